@@ -1,0 +1,28 @@
+.PHONY: demo test test-engines check lock
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# One environment for the demo, the tests and the checks, made from the lock alone.
+$(VENV)/installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/python evals/demo.py
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest -m "not engines" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+
+test-engines: $(VENV)/installed
+	scripts/engines install
+	$(BIN)/python -m pytest -m engines
+
+check: $(VENV)/installed
+	scripts/check
+
+lock:
+	scripts/lock

@@ -1,0 +1,36 @@
+"""The command line. Each command is a module; nothing is decided here."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from cascade import __version__
+from cascade.cli import config, rerank, serve
+from cascade.errors import CascadeError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Rerank in time and in full."
+)
+app.command("serve")(serve.serve)
+app.command("rerank")(rerank.rerank)
+app.add_typer(config.app, name="config")
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; an error of ours is one line on stderr and exit status 2."""
+    try:
+        app()
+    except CascadeError as error:
+        typer.echo(f"cascade: {error}", err=True)
+        sys.exit(2)

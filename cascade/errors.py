@@ -1,0 +1,108 @@
+"""The one tree of errors.
+
+CascadeError
+├── ConfigError              settings or a release that cannot be used; raised before serving
+├── RequestError             the caller's fault: a field and a rule, never its content
+└── StageError               a stage did not score a round; ``reason`` is from the closed list
+    ├── StageTimeout
+    ├── StageUnreachable
+    ├── StageOverloaded
+    ├── StageRefused
+    └── StageInvalidAnswer
+
+No message holds query or document text, nor what an upstream wrote: an upstream may echo its input.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from cascade.types import DegradedReason
+
+__all__ = [
+    "CascadeError",
+    "ConfigError",
+    "RequestError",
+    "RequestFault",
+    "StageError",
+    "StageInvalidAnswer",
+    "StageOverloaded",
+    "StageRefused",
+    "StageTimeout",
+    "StageUnreachable",
+]
+
+
+class CascadeError(Exception):
+    """Be the root of every error that this package raises on purpose."""
+
+
+class ConfigError(CascadeError):
+    """Say what is wrong with settings or a release, and where."""
+
+
+class RequestFault(StrEnum):
+    """What kind of fault a request has; each dialect maps it to its own status and shape."""
+
+    NOT_JSON = "not_json"
+    SCHEMA = "schema"
+    EMPTY = "empty"
+    TOO_MANY = "too_many"
+    BODY_TOO_LARGE = "body_too_large"
+    UNSUPPORTED = "unsupported"
+    NOT_ANSWERED = "not_answered"
+
+
+class RequestError(CascadeError):
+    """Name the field of a request and the rule that it breaks."""
+
+    def __init__(self, fault: RequestFault, field: str, rule: str, *, retry_after_s: int | None = None) -> None:
+        super().__init__(f"{field}: {rule}")
+        self.fault = fault
+        self.field = field
+        self.rule = rule
+        self.retry_after_s = retry_after_s
+
+
+class StageError(CascadeError):
+    """Say which stage failed to score a round, how, after how long and with what budget."""
+
+    reason: ClassVar[DegradedReason]
+
+    def __init__(self, stage: str, code: str, *, elapsed_ms: float, budget_ms: float) -> None:
+        super().__init__(f"{stage}: {code} after {elapsed_ms:.0f} ms of {budget_ms:.0f} ms")
+        self.stage = stage
+        self.code = code
+        self.elapsed_ms = elapsed_ms
+        self.budget_ms = budget_ms
+
+
+class StageTimeout(StageError):
+    """The stage had not answered when its budget ran out."""
+
+    reason = DegradedReason.STAGE_TIMEOUT
+
+
+class StageUnreachable(StageError):
+    """No complete answer came: refused, reset, DNS, TLS, or cut."""
+
+    reason = DegradedReason.STAGE_UNREACHABLE
+
+
+class StageOverloaded(StageError):
+    """The stage said that it has no room (429, 503)."""
+
+    reason = DegradedReason.STAGE_OVERLOADED
+
+
+class StageRefused(StageError):
+    """The stage refused the request: credentials, model, route or size."""
+
+    reason = DegradedReason.STAGE_REFUSED
+
+
+class StageInvalidAnswer(StageError):
+    """The stage answered with something that cannot be trusted as scores."""
+
+    reason = DegradedReason.STAGE_INVALID_ANSWER

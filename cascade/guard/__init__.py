@@ -1,0 +1,1 @@
+"""Keep time and load within bounds."""

@@ -1,0 +1,1 @@
+"""Decide, without I/O, clock, randomness or environment."""

@@ -1,0 +1,300 @@
+"""The model of a release: what it may say, checked whole before anything uses it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+import orjson
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from cascade.errors import ConfigError
+from cascade.types import ScoreSpace
+
+__all__ = [
+    "Auth",
+    "Budgets",
+    "Depth",
+    "EmbeddingStage",
+    "HttpStage",
+    "Limits",
+    "NoEscalation",
+    "OnePair",
+    "OnnxStage",
+    "Pooling",
+    "Release",
+    "StageBase",
+    "StageSpec",
+    "Stages",
+    "StaticEscalation",
+    "TeiStage",
+    "TokenBudget",
+    "VllmStage",
+    "Weights",
+    "parse_release",
+    "policy_digest",
+    "release_digest",
+]
+
+_EVIDENCE_KEYS = frozenset({"release", "evidence"})
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, strict=True)
+
+
+class Auth(_Frozen):
+    """Name where an upstream's bearer token is kept: an environment variable or a file, never the token."""
+
+    env: str | None = None
+    file: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("name exactly one of env and file")
+        return self
+
+
+def _plain_url(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("give an absolute http or https address")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("no credentials, query or fragment belong in the address; use auth for a token")
+    return value.rstrip("/")
+
+
+class StageBase(_Frozen):
+    """What every stage declares: its fingerprint."""
+
+    model: str = Field(min_length=1, description="Name of the model, as the server knows it")
+    revision: str | None = Field(default=None, description="Revision of the weights")
+    quantization: str = Field(default="none", description="How the weights are quantised")
+    dtype: str = Field(default="float32", description="Type that the model computes in")
+    engine: str = Field(description="Engine and version, for example tei/1.9")
+    serializer: str = Field(default="passthrough@1", description="Name and version of the serializer")
+    tokenizer_revision: str | None = Field(default=None, description="Revision of the tokenizer")
+    max_length: int = Field(default=512, ge=8, le=131072, description="Longest pair in tokens")
+    score_space: Annotated[ScoreSpace, Field(strict=False)] = Field(
+        default=ScoreSpace.LOGIT, description="What the raw scores are"
+    )
+
+
+class HttpStage(StageBase):
+    """What every stage behind HTTP has."""
+
+    url: Annotated[str, BeforeValidator(_plain_url)] = Field(description="Base address of the server")
+    auth: Auth | None = Field(default=None, description="Where the bearer token is kept")
+    ca_bundle: str | None = Field(default=None, description="PEM file of the authorities that sign the server")
+    chunk_texts: int | None = Field(default=None, ge=1, description="Most texts a call; unset: the server's limit")
+    chunk_bytes: int = Field(default=1_800_000, ge=1024, description="Most bytes a call")
+    chunk_tokens: int = Field(default=16_384, ge=16, description="Most tokens a call, estimated")
+    max_in_flight_texts: int = Field(default=256, ge=1, description="Most texts under way at the server")
+    connect_ms: int = Field(default=1000, ge=1, description="Longest wait for a connection")
+
+
+class TeiStage(HttpStage):
+    """Text Embeddings Inference, and servers that take its request shape."""
+
+    adapter: Literal["tei"]
+
+
+class VllmStage(HttpStage):
+    """vLLM's score API."""
+
+    adapter: Literal["vllm"]
+
+
+class Weights(_Frozen):
+    """Name where model.onnx and tokenizer.json are: in an installed package, a folder, or on a model hub."""
+
+    package: str | None = Field(default=None, description="Import name of an installed package; it is not imported")
+    folder: str | None = Field(default=None, description="Folder, inside the package where one is named")
+    hub: str | None = Field(default=None, description="Name on the model hub")
+    revision: str | None = Field(default=None, description="Revision on the model hub")
+    sha256: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
+        default_factory=dict, description="Checksum of each file, checked at load"
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.hub is None) == (self.folder is None):
+            raise ValueError("name a folder (inside a package or not) or a hub model")
+        if self.hub is not None and self.package is not None:
+            raise ValueError("a hub model lies in no package")
+        if self.revision is not None and self.hub is None:
+            raise ValueError("a revision belongs to a hub model")
+        return self
+
+
+class OnePair(_Frozen):
+    """Score one pair a call: the only exact mode for dynamically quantised models."""
+
+    mode: Literal["one-pair"]
+
+
+class TokenBudget(_Frozen):
+    """Score pairs sorted by length in batches of at most ``max_tokens`` padded tokens."""
+
+    mode: Literal["token-budget"]
+    max_tokens: int = Field(ge=16)
+
+
+class OnnxStage(StageBase):
+    """A cross-encoder that runs inside the sidecar, on onnxruntime."""
+
+    adapter: Literal["onnx"]
+    weights: Weights
+    batching: Annotated[OnePair | TokenBudget, Discriminator("mode")] = OnePair(mode="one-pair")
+
+
+class Pooling(StrEnum):
+    """How token states become one vector."""
+
+    CLS = "cls"
+    MEAN = "mean"
+
+
+class EmbeddingStage(StageBase):
+    """A bi-encoder that runs inside the sidecar and keeps the vectors of documents between requests."""
+
+    adapter: Literal["onnx-embedding"]
+    weights: Weights
+    pooling: Annotated[Pooling, Field(strict=False)] = Pooling.CLS
+    cached_vectors: int = Field(default=50_000, ge=0, description="Documents whose vectors are kept")
+    score_space: Annotated[ScoreSpace, Field(strict=False)] = ScoreSpace.COSINE
+
+    @field_validator("score_space")
+    @classmethod
+    def _cosine(cls, value: ScoreSpace) -> ScoreSpace:
+        if value is not ScoreSpace.COSINE:
+            raise ValueError("a bi-encoder scores cosines")
+        return value
+
+
+StageSpec = Annotated[TeiStage | VllmStage | OnnxStage | EmbeddingStage, Discriminator("adapter")]
+
+
+class Stages(_Frozen):
+    """The rerankers of a release. Either may be absent."""
+
+    small: StageSpec | None = None
+    large: StageSpec | None = None
+
+
+class Depth(_Frozen):
+    """Score the same number of candidates for every query. A bare integer means this."""
+
+    kind: Literal["fixed"] = "fixed"
+    depth: int = Field(ge=0)
+
+
+class NoEscalation(_Frozen):
+    """Send nothing to the large stage."""
+
+    kind: Literal["none"] = "none"
+
+
+class StaticEscalation(_Frozen):
+    """Send the top ``top_m`` of the small order to the large stage."""
+
+    kind: Literal["static"]
+    top_m: int = Field(ge=0)
+
+
+def _depth(value: object) -> object:
+    return {"kind": "fixed", "depth": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _escalation(value: object) -> object:
+    return {"kind": "none"} if value == "none" else value
+
+
+class Budgets(_Frozen):
+    """Split the time of a request, in milliseconds.
+
+    A stage ends at its own budget or ``reserve_ms`` before the deadline, whichever is sooner.
+    """
+
+    total_ms: float = Field(gt=0, le=600_000, description="Deadline where the caller names none")
+    small_ms: float = Field(gt=0, description="Longest time for the small stage")
+    large_ms: float = Field(gt=0, description="Longest time for the large stage")
+    reserve_ms: float = Field(ge=0, description="Kept for everything but stages")
+
+    @model_validator(mode="after")
+    def _reserve_fits(self) -> Self:
+        if self.reserve_ms >= self.total_ms:
+            raise ValueError("reserve_ms must be below total_ms")
+        return self
+
+
+class Limits(_Frozen):
+    """Bound what one request may ask for."""
+
+    max_candidates: int = Field(default=200, ge=1, description="Candidates scored; the rest keep first-stage order")
+    max_documents: int = Field(default=2048, ge=1, description="Candidates accepted; more are refused")
+
+
+class Release(_Frozen):
+    """One release: the whole behaviour of the sidecar, under one name."""
+
+    release: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    stages: Stages
+    depth: Annotated[Depth, BeforeValidator(_depth)]
+    escalation: Annotated[
+        Annotated[NoEscalation | StaticEscalation, Discriminator("kind")], BeforeValidator(_escalation)
+    ]
+    budgets: Budgets
+    limits: Limits = Limits()
+    fallback: Literal["original-order", "error"] = "original-order"
+
+    @model_validator(mode="after")
+    def _stages_fit(self) -> Self:
+        if self.stages.large is None and not isinstance(self.escalation, NoEscalation):
+            raise ValueError("escalation needs a large stage; without one it is none")
+        if self.stages.large is not None and isinstance(self.escalation, NoEscalation):
+            raise ValueError("a large stage that nothing escalates to; leave it out")
+        return self
+
+
+def parse_release(data: Mapping[str, Any]) -> Release:
+    """Check a release that was read and expanded. Raises ConfigError naming each key, never its value."""
+    try:
+        return Release.model_validate(dict(data))
+    except ValidationError as error:
+        raise ConfigError(_explain(error)) from None
+
+
+def _explain(error: ValidationError) -> str:
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'release'}: {fault['msg']}" for fault in faults)
+
+
+def release_digest(data: Mapping[str, Any]) -> str:
+    """Return ``sha256:`` of the canonical JSON of a release as written, variables unexpanded."""
+    return _digest(data)
+
+
+def policy_digest(data: Mapping[str, Any]) -> str:
+    """Return the digest of what a release does: like the release's, without its name and evidence."""
+    return _digest({key: value for key, value in data.items() if key not in _EVIDENCE_KEYS})
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    canonical = orjson.dumps(dict(data), option=orjson.OPT_SORT_KEYS)
+    return "sha256:" + hashlib.sha256(canonical).hexdigest()

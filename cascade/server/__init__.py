@@ -1,0 +1,1 @@
+"""Speak HTTP: parse, render and report errors, without deciding anything."""

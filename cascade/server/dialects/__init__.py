@@ -1,0 +1,1 @@
+"""Speak like the server that a client expects."""

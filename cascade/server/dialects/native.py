@@ -1,0 +1,146 @@
+"""The native format: ids, first-stage channels, deadlines and explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, StrictStr
+
+from cascade.errors import RequestError, RequestFault
+from cascade.server.dialects.base import Options, Parsed
+from cascade.server.http import MOST_DEADLINE_MS, Answer, answer_headers, deadline_from, fail_closed_from, validate
+from cascade.telemetry.logs import decision_record
+from cascade.text import Text
+from cascade.types import Candidate, Dialect, Ranking, Request
+
+__all__ = ["NativeAnswer", "NativeError", "NativeFormat", "NativeRequest"]
+
+_STATUS: Final = {
+    RequestFault.NOT_JSON: 400,
+    RequestFault.SCHEMA: 422,
+    RequestFault.EMPTY: 422,
+    RequestFault.TOO_MANY: 413,
+    RequestFault.BODY_TOO_LARGE: 413,
+    RequestFault.UNSUPPORTED: 415,
+    RequestFault.NOT_ANSWERED: 503,
+}
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class NativeCandidate(_Strict):
+    """One candidate, in first-stage order."""
+
+    text: StrictStr = Field(description="Document text; blank documents are not scored and keep first-stage order")
+    id: Annotated[StrictStr, Field(min_length=1, max_length=512)] | None = Field(
+        default=None, description="The caller's id, unique in the request"
+    )
+    scores: dict[
+        Annotated[StrictStr, Field(min_length=1, max_length=64)], Annotated[FiniteFloat, Field(strict=True)]
+    ] = Field(default_factory=dict, description="First-stage scores by channel")
+
+
+class NativeRequest(_Strict):
+    """What ``POST /v1/cascade/rerank`` takes."""
+
+    query: StrictStr = Field(min_length=1, description="The query")
+    candidates: list[NativeCandidate] = Field(min_length=1, description="Candidates in first-stage order")
+    top_n: Annotated[StrictInt, Field(ge=1)] | None = Field(default=None, description="Places answered; unset: all")
+    deadline_ms: Annotated[FiniteFloat, Field(strict=True, ge=0, le=MOST_DEADLINE_MS)] | None = Field(
+        default=None, description="Time until the answer must leave; unset: a header, else the release"
+    )
+    tenant: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] | None = Field(
+        default=None, description="Whose request it is, for the log"
+    )
+    fail_closed: StrictBool = Field(default=False, description="Answer 503 in place of a degraded order")
+    explain: StrictBool = Field(default=False, description="Add the decision to the answer")
+
+
+class NativeResult(_Strict):
+    """One place of the order."""
+
+    index: int = Field(description="Position in the request's candidates")
+    id: str | None = Field(description="The caller's id")
+    score: float = Field(description="Falls strictly down the order, in (0, 1)")
+    stage: Literal["large", "small", "retrieval"] = Field(description="What placed it")
+
+
+class NativeAnswer(_Strict):
+    """What ``POST /v1/cascade/rerank`` answers."""
+
+    results: list[NativeResult]
+    decision_id: str
+    release: str
+    stage: Literal["large", "small", "retrieval"]
+    degraded: list[str] = Field(description="Why the answer is not what the release planned; empty when it is")
+    explain: dict[str, Any] | None = Field(default=None, description="The decision, when asked for")
+
+
+class NativeError(_Strict):
+    """What an error looks like."""
+
+    code: str
+    field: str
+    message: str
+    error: str
+    detail: str
+
+
+class NativeFormat:
+    """Speak the native format. Unknown fields are refused here, since nobody sends them by habit."""
+
+    name = Dialect.NATIVE
+
+    def parse(self, body: Any, headers: Mapping[str, str], most_documents: int) -> Parsed:
+        listed = body.get("candidates") if isinstance(body, dict) else None
+        if isinstance(listed, list) and len(listed) > most_documents:
+            raise RequestError(RequestFault.TOO_MANY, "candidates", f"at most {most_documents} are accepted")
+        given = validate(NativeRequest, body)
+        if given.query.isspace():
+            raise RequestError(RequestFault.SCHEMA, "query", "must not be blank")
+        ids = [candidate.id for candidate in given.candidates if candidate.id is not None]
+        if len(set(ids)) != len(ids):
+            raise RequestError(RequestFault.SCHEMA, "candidates", "ids must be unique")
+        candidates = tuple(
+            Candidate(Text(candidate.text), candidate.id, candidate.scores) for candidate in given.candidates
+        )
+        request = Request(
+            query=Text(given.query),
+            candidates=candidates,
+            top_n=given.top_n,
+            deadline_ms=deadline_from(headers) if given.deadline_ms is None else given.deadline_ms,
+            tenant=given.tenant,
+            fail_closed=given.fail_closed or fail_closed_from(headers),
+        )
+        return Parsed(request, Options(explain=given.explain))
+
+    def render(self, ranking: Ranking, parsed: Parsed) -> Answer:
+        decision = ranking.decision
+        body: dict[str, Any] = {
+            "results": [
+                {"index": item.index, "id": item.id, "score": item.score, "stage": item.stage}
+                for item in ranking.results
+            ],
+            "decision_id": decision.id,
+            "release": decision.release,
+            "stage": decision.stage,
+            "degraded": decision.degraded,
+        }
+        if parsed.options.explain:
+            body["explain"] = decision_record(decision)
+        return Answer(200, orjson.dumps(body), headers=answer_headers(ranking))
+
+    def error(self, error: RequestError) -> Answer:
+        body = {
+            "code": error.fault,
+            "field": error.field,
+            "message": str(error),
+            "error": str(error),
+            "detail": str(error),
+        }
+        retry = {"retry-after": str(error.retry_after_s)} if error.retry_after_s is not None else {}
+        return Answer(_STATUS[error.fault], orjson.dumps(body), headers=retry)

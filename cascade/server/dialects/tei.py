@@ -1,0 +1,138 @@
+"""Text Embeddings Inference's ``/rerank``, ``/info`` and ``/health``, as of 1.9."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
+
+from cascade import __version__
+from cascade.errors import RequestError, RequestFault
+from cascade.policy.merge import logit
+from cascade.policy.release import Release
+from cascade.server.dialects.base import Options, Parsed
+from cascade.server.http import TEXT, Answer, answer_headers, deadline_from, fail_closed_from, validate
+from cascade.text import Text
+from cascade.types import Candidate, Dialect, Ranking, Request
+
+__all__ = ["TeiFormat", "TeiRequest", "TeiResult", "info"]
+
+_IMITATED_VERSION: Final = "1.9.3"
+_PLAIN: Final = {
+    RequestFault.NOT_JSON: (400, "Failed to parse the request body as JSON: "),
+    RequestFault.SCHEMA: (422, "Failed to deserialize the JSON body into the target type: "),
+    RequestFault.BODY_TOO_LARGE: (413, "Failed to buffer the request body: length limit exceeded: "),
+    RequestFault.UNSUPPORTED: (415, ""),
+}
+_JSON: Final = {
+    RequestFault.EMPTY: (400, "Empty"),
+    RequestFault.TOO_MANY: (422, "Validation"),
+    RequestFault.NOT_ANSWERED: (503, "Unhealthy"),
+}
+
+
+class TeiRequest(BaseModel):
+    """What TEI's ``POST /rerank`` takes. Unknown fields are ignored, as TEI does."""
+
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+    query: StrictStr
+    texts: list[StrictStr] = Field(min_length=1, description="Documents in first-stage order")
+    truncate: StrictBool | None = Field(default=None, description="Over-long texts are clipped whatever is said here")
+    truncation_direction: Literal["Right", "right"] = Field(
+        default="Right", description="Texts are clipped at their end; Left is refused"
+    )
+    raw_scores: StrictBool = Field(default=False, description="Answer the logit of the score")
+    return_text: StrictBool = Field(default=False, description="Repeat each text")
+
+
+class TeiResult(BaseModel):
+    """One place of TEI's answer, a bare array."""
+
+    index: int
+    score: float
+    text: str | None = None
+
+
+class TeiFormat:
+    """Speak TEI's rerank format."""
+
+    name = Dialect.TEI
+
+    def parse(self, body: Any, headers: Mapping[str, str], most_documents: int) -> Parsed:
+        listed = body.get("texts") if isinstance(body, dict) else None
+        if isinstance(listed, list) and len(listed) > most_documents:
+            rule = f"batch size {len(listed)} > maximum allowed batch size {most_documents}"
+            raise RequestError(RequestFault.TOO_MANY, "texts", rule)
+        given = validate(TeiRequest, body)
+        if not given.query and "" in given.texts:
+            raise RequestError(RequestFault.EMPTY, "texts", "query and text cannot both be empty")
+        request = Request(
+            query=Text(given.query),
+            candidates=tuple(Candidate(Text(text)) for text in given.texts),
+            dialect=self.name,
+            deadline_ms=deadline_from(headers),
+            fail_closed=fail_closed_from(headers),
+        )
+        return Parsed(request, Options(echo=given.return_text, raw_scores=given.raw_scores))
+
+    def render(self, ranking: Ranking, parsed: Parsed) -> Answer:
+        candidates, options = parsed.request.candidates, parsed.options
+        results: list[dict[str, Any]] = []
+        for item in ranking.results:
+            score = logit(item.score) if options.raw_scores else item.score
+            results.append({"index": item.index, "score": score})
+            if options.echo:
+                results[-1]["text"] = candidates[item.index].text.reveal()
+        return Answer(200, orjson.dumps(results), headers=answer_headers(ranking) | _times(ranking, parsed.request))
+
+    def error(self, error: RequestError) -> Answer:
+        retry = {"retry-after": str(error.retry_after_s)} if error.retry_after_s is not None else {}
+        if error.fault in _PLAIN:
+            status, lead = _PLAIN[error.fault]
+            return Answer(status, f"{lead}{error}".encode(), TEXT)
+        status, kind = _JSON[error.fault]
+        body = {"error": str(error), "error_type": kind, "message": str(error), "detail": str(error)}
+        return Answer(status, orjson.dumps(body), headers=retry)
+
+
+def _times(ranking: Ranking, request: Request) -> dict[str, str]:
+    """Return TEI's own headers with the sidecar's totals, in whole milliseconds."""
+    costs = [item.cost for item in ranking.decision.rounds if item.cost is not None]
+    characters = len(request.query) * len(request.candidates) + sum(len(c.text) for c in request.candidates)
+    total = str(round(ranking.decision.total_ms))
+    return {
+        "x-compute-type": "cascade",
+        "x-compute-time": total,
+        "x-total-time": total,
+        "x-compute-characters": str(characters),
+        "x-compute-tokens": str(sum(cost.tokens for cost in costs)),
+        "x-tokenization-time": str(round(sum(cost.tokenize_ms or 0 for cost in costs))),
+        "x-queue-time": str(round(sum(cost.queue_ms or 0 for cost in costs))),
+        "x-inference-time": str(round(sum(cost.compute_ms or 0 for cost in costs))),
+    }
+
+
+def info(release: Release) -> dict[str, Any]:
+    """Return what ``GET /info`` answers: a reranker with this release's limits."""
+    specs = [spec for spec in (release.stages.large, release.stages.small) if spec is not None]
+    most = release.limits.max_documents
+    return {
+        "model_id": specs[0].model if specs else "none",
+        "model_sha": specs[0].revision if specs else None,
+        "model_dtype": specs[0].dtype if specs else "none",
+        "served_model_name": release.release,
+        "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
+        "max_concurrent_requests": most,
+        "max_input_length": min((spec.max_length for spec in specs), default=512),
+        "max_batch_tokens": 16384,
+        "max_batch_requests": None,
+        "max_client_batch_size": most,
+        "auto_truncate": True,
+        "tokenization_workers": 1,
+        "version": _IMITATED_VERSION,
+        "sha": None,
+        "docker_label": f"cascade-{__version__}",
+    }

@@ -1,0 +1,104 @@
+"""What dialects share: reading a body, validating it, and answers as bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from cascade.errors import RequestError, RequestFault
+from cascade.types import Ranking
+
+__all__ = [
+    "JSON",
+    "MOST_DEADLINE_MS",
+    "TEXT",
+    "Answer",
+    "answer_headers",
+    "as_json",
+    "deadline_from",
+    "fail_closed_from",
+    "validate",
+]
+
+JSON: Final = "application/json"
+TEXT: Final = "text/plain; charset=utf-8"
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_DEADLINE_HEADERS: Final = ("x-request-timeout-ms", "x-envoy-expected-rq-timeout-ms")
+_FAIL_CLOSED_HEADER: Final = "x-cascade-fail-closed"
+MOST_DEADLINE_MS: Final = 600_000
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back over HTTP."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def as_json(body: bytes) -> Any:
+    """Parse a request body. NaN, lone surrogates and invalid UTF-8 are not JSON."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise RequestError(RequestFault.NOT_JSON, "body", "not valid JSON in UTF-8") from None
+
+
+def validate(model: type[Model], body: Any) -> Model:
+    """Validate parsed JSON. Raises RequestError naming the first field and its rule, never its value."""
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    name = ".".join(_plain(part) for part in first["loc"]) or "body"
+    fault = RequestFault.EMPTY if first["type"] == "too_short" else RequestFault.SCHEMA
+    raise RequestError(fault, name, first["msg"])
+
+
+def _plain(part: int | str) -> str:
+    """Name a field; what is not a plain name may be content, so it is not repeated."""
+    text = str(part)
+    return text if _PLAIN_NAME.fullmatch(text) else "(unnamed)"
+
+
+def deadline_from(headers: Mapping[str, str]) -> float | None:
+    """Return the deadline that a header gives, in milliseconds, None where there is none."""
+    for name in _DEADLINE_HEADERS:
+        value = headers.get(name)
+        if value is None:
+            continue
+        if not (value.isascii() and value.isdigit() and len(value) <= 6 and int(value) <= MOST_DEADLINE_MS):
+            raise RequestError(RequestFault.SCHEMA, name, f"must be whole milliseconds from 0 to {MOST_DEADLINE_MS}")
+        return float(value)
+    return None
+
+
+def fail_closed_from(headers: Mapping[str, str]) -> bool:
+    """Tell whether the caller wants an error in place of a degraded answer."""
+    return headers.get(_FAIL_CLOSED_HEADER, "").lower() in ("1", "true")
+
+
+def answer_headers(ranking: Ranking) -> dict[str, str]:
+    """Return the headers that every dialect's answer carries."""
+    decision = ranking.decision
+    headers = {
+        "x-cascade-decision-id": decision.id,
+        "x-cascade-release": decision.release,
+        "x-cascade-stage": decision.stage,
+    }
+    if decision.degraded:
+        headers["x-cascade-degraded"] = ",".join(decision.degraded)
+    if decision.excluded:
+        headers["x-cascade-excluded"] = str(decision.excluded)
+    if decision.stage == "retrieval":
+        headers["x-cascade-score"] = "rank"
+    return headers

@@ -1,0 +1,185 @@
+"""Start, run and stop the sidecar."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from cascade.errors import ConfigError
+from cascade.pipeline import Pipeline
+from cascade.rollout.load import LoadedRelease, default_release_path, load_release
+from cascade.server.admin import admin_app
+from cascade.server.app import Service, public_app
+from cascade.server.settings import Settings
+from cascade.stages.build import build_stages
+from cascade.stages.onnx_model import worker_pool
+from cascade.telemetry.logs import configure_logging, get_logger
+from cascade.telemetry.metrics import Metrics
+
+__all__ = ["open_service", "read_release", "serve"]
+
+
+def read_release(settings: Settings, environment: Mapping[str, str] = os.environ) -> LoadedRelease:
+    """Load the release that settings name, else the packaged default. Raises ConfigError."""
+    return load_release(settings.release or default_release_path(), environment)
+
+
+@contextlib.asynccontextmanager
+async def open_service(settings: Settings, environment: Mapping[str, str] = os.environ) -> AsyncIterator[Service]:
+    """Load the release, start its stages, and give everything back at the end. Raises ConfigError."""
+    loaded = read_release(settings, environment)
+    metrics = Metrics()
+    metrics.activate(loaded.release.release, loaded.digest)
+    pool = worker_pool()
+    stages = build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=environment)
+    try:
+        await asyncio.gather(*(stage.start() for stage in stages.values()))
+        pipeline = Pipeline(
+            loaded.release,
+            stages,
+            clock=time.monotonic,
+            new_id=lambda: uuid.uuid4().hex,
+            hash_query=_query_hash(settings.query_hash_key_file),
+            count_fault=metrics.count_fault,
+        )
+        yield Service(pipeline, metrics, time.monotonic, loaded.digest, loaded.policy_digest, settings.max_body_bytes)
+    finally:
+        await asyncio.gather(*(stage.aclose() for stage in stages.values()), return_exceptions=True)
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _query_hash(key_file: Path | None) -> Callable[[str], str]:
+    """Return a keyed hash of queries: equal queries can be told in the log, no query can be guessed from it."""
+    if key_file is None:
+        key = secrets.token_bytes(32)
+    else:
+        try:
+            key = key_file.read_bytes().strip()
+        except OSError as error:
+            raise ConfigError(f"query_hash_key_file: cannot be read: {type(error).__name__}") from None
+        if not 16 <= len(key) <= 64:
+            raise ConfigError("query_hash_key_file: a key has 16 to 64 bytes")
+    return lambda query: blake2b(query.encode("utf-8", "replace"), key=key, digest_size=8).hexdigest()
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises ConfigError where the sidecar cannot start."""
+    with _log_stream(settings.log_file) as stream:
+        configure_logging(settings.log_level, stream)
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            runner.run(_serve(settings))
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # uvloop has no wheel for this platform
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+@contextlib.contextmanager
+def _log_stream(path: Path | None) -> Iterator[BinaryIO]:
+    if path is None:
+        yield sys.stderr.buffer
+        return
+    try:
+        stream = path.open("ab", buffering=0)
+    except OSError as error:
+        raise ConfigError(f"log_file: cannot be opened: {type(error).__name__}") from None
+    with stream:
+        yield stream
+
+
+async def _serve(settings: Settings) -> None:
+    public_socket = _listen("port", settings.host, settings.port)
+    admin_socket = _listen("admin_port", settings.admin_host, settings.admin_port)
+    async with open_service(settings) as service:
+        public, admin = _server(public_app(service)), _server(admin_app(service))
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        listeners = [
+            asyncio.create_task(public.serve([public_socket]), name="public listener"),
+            asyncio.create_task(admin.serve([admin_socket]), name="admin listener"),
+        ]
+        service.ready = True
+        _announce(service, public_socket, admin_socket)
+        stop = asyncio.create_task(stopping.wait())
+        await asyncio.wait([stop, *listeners], return_when=asyncio.FIRST_COMPLETED)
+        service.ready = False
+        if stop.done():
+            get_logger().info("stopping", drain_seconds=settings.drain_seconds)
+            await asyncio.sleep(settings.drain_seconds)
+        public.should_exit = True
+        await asyncio.wait([listeners[0]])
+        admin.should_exit = True
+        await asyncio.gather(*listeners)
+        stop.cancel()
+
+
+def _announce(service: Service, public: socket.socket, admin: socket.socket) -> None:
+    log = get_logger()
+    log.info(
+        "serving",
+        release=service.pipeline.release.release,
+        digest=service.digest,
+        public=_address(public),
+        admin=_address(admin),
+    )
+    for name, stage in service.pipeline.stages.items():
+        if stage.unusable is not None:
+            log.error("stage unusable", stage=name, code=stage.unusable)
+        elif stage.observed is None:
+            log.warning("stage not reached yet", stage=name)
+
+
+def _address(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _listen(setting: str, host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(f"{setting}: cannot listen on {host}:{port}: {error.strerror}") from None
+
+
+class _Server(uvicorn.Server):
+    """Leave signals to the lifecycle: readiness fails before connections are refused."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _server(app: ASGIApp) -> uvicorn.Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=60,
+            timeout_graceful_shutdown=30,
+        )
+    )

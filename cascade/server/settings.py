@@ -1,0 +1,75 @@
+"""Settings: where the sidecar listens and what it reads and writes. Behaviour is a release's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cascade.errors import ConfigError
+
+__all__ = ["ENVIRONMENT_PREFIX", "Settings", "load_settings"]
+
+ENVIRONMENT_PREFIX: Final = "CASCADE__"
+"""Two underscores: an orchestrator that announces a service named cascade sets CASCADE_PORT and the like."""
+
+
+class Settings(BaseModel):
+    """Every setting, with its default. Precedence: flag, environment, file, default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    host: str = Field(default="127.0.0.1", description="Address of the public listener")
+    port: int = Field(default=8787, ge=0, le=65535, description="Port of the public listener; 0 picks a free one")
+    admin_host: str = Field(default="127.0.0.1", description="Address of the admin listener")
+    admin_port: int = Field(default=8788, ge=0, le=65535, description="Port of the admin listener; 0 picks one")
+    release: Path | None = Field(default=None, description="Release file; unset means the packaged default")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged")
+    log_file: Path | None = Field(default=None, description="File that log lines are appended to; unset: stderr")
+    max_body_bytes: int = Field(default=8_000_000, ge=1024, description="Largest request body")
+    drain_seconds: float = Field(
+        default=2.0, ge=0, le=600, description="Time between failing readiness and refusing connections at a stop"
+    )
+    query_hash_key_file: Path | None = Field(
+        default=None, description="File with the key of query hashes; unset: a new random key at each start"
+    )
+
+
+def load_settings(
+    flags: Mapping[str, Any], *, file: Path | None = None, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """Join flags, environment, file and defaults. Raises ConfigError for an unknown key or a bad value.
+
+    Flags that are None are not set. Every variable that begins with ``CASCADE__`` must be a setting.
+    """
+    values = _read_file(file) if file is not None else {}
+    values |= _read_environment(os.environ if environment is None else environment)
+    values |= {name: value for name, value in flags.items() if value is not None}
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False, include_context=False)
+        told = (f"settings: {'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
+        raise ConfigError("; ".join(told)) from None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"settings {path}: cannot be read: {type(error).__name__}") from None
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise ConfigError(f"settings {path}: the file must hold one mapping")
+    return values
+
+
+def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower(): value
+        for name, value in environment.items()
+        if name.startswith(ENVIRONMENT_PREFIX)
+    }

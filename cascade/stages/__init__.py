@@ -1,0 +1,1 @@
+"""Score candidates: one contract, an adapter for each kind of server or engine."""

@@ -1,0 +1,70 @@
+"""The contract that every stage keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cascade.guard.deadline import Deadline
+from cascade.text import Text
+from cascade.types import Fingerprint, ScoreSpace, StageScores
+
+__all__ = ["Observed", "Stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a server says of itself. None where it does not say."""
+
+    model: str | None = None
+    revision: str | None = None
+    dtype: str | None = None
+    version: str | None = None
+    max_length: int | None = None
+    max_texts: int | None = None
+    max_in_flight_texts: int | None = None
+
+
+class Stage(Protocol):
+    """Score documents for a query: the whole round or an error."""
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Return what the stage's scores depend on, as the release declares it."""
+        ...
+
+    @property
+    def space(self) -> ScoreSpace:
+        """Return the declared space of the raw scores."""
+        ...
+
+    @property
+    def observed(self) -> Observed | None:
+        """Return what the server said of itself, None until it has been asked with success."""
+        ...
+
+    @property
+    def unusable(self) -> str | None:
+        """Return why the server cannot serve this stage, None where nothing speaks against it."""
+        ...
+
+    async def start(self) -> None:
+        """Load, or ask the server for its limits.
+
+        Returns soon even where a server does not answer: then it is asked again in the background.
+        """
+        ...
+
+    async def score(self, query: Text, documents: Sequence[Text], *, deadline: Deadline, call_id: str) -> StageScores:
+        """Return one finite score a document, in the order given, None for an excluded one.
+
+        Blank documents are not sent. ``call_id`` begins the request id of every upstream call.
+        Raises StageError where the round does not count; nothing of the round is kept then. Work
+        that is still under way at ``deadline``, or when the caller is cancelled, is cancelled.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give back connections, threads and memory."""
+        ...

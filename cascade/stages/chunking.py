@@ -1,0 +1,57 @@
+"""Plan how documents are split over upstream calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["ChunkLimits", "Piece", "plan_chunks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One document on its way: its position in the round, its JSON as sent, and its estimated tokens.
+
+    ``shortened`` tells that it is not sent in full, ``clip_to`` that the server has refused it once, and to how many
+    tokens it was clipped then.
+    """
+
+    position: int
+    text: str
+    encoded: bytes
+    tokens: int
+    shortened: bool = False
+    clip_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLimits:
+    """What one upstream call may hold. ``bytes`` counts the encoded documents and their commas."""
+
+    texts: int
+    bytes: int
+    tokens: int
+
+
+def plan_chunks(pieces: Sequence[Piece], limits: ChunkLimits, *, query_tokens: int) -> list[list[Piece]]:
+    """Split ``pieces`` in order, so that each chunk keeps all limits; a piece over a limit goes alone.
+
+    The query is repeated in every pair, so a pair costs its tokens and the query's.
+    """
+    chunks: list[list[Piece]] = []
+    size = tokens = 0
+    for piece in pieces:
+        cost = piece.tokens + query_tokens
+        full = (
+            not chunks
+            or len(chunks[-1]) >= limits.texts
+            or size + len(piece.encoded) + 1 > limits.bytes
+            or tokens + cost > limits.tokens
+        )
+        if full:
+            chunks.append([])
+            size = tokens = 0
+        chunks[-1].append(piece)
+        size += len(piece.encoded) + 1
+        tokens += cost
+    return chunks

@@ -1,0 +1,148 @@
+"""One upstream server over HTTP: bytes out, bytes in, and every failure by its cause."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from cascade.errors import ConfigError
+from cascade.policy.release import Auth, HttpStage
+
+__all__ = ["Lost", "Reply", "Upstream", "build_client", "read_token"]
+
+_BASE_BYTES: Final = 65_536
+_BYTES_PER_TEXT: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A complete answer of an upstream. Header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Lost(Exception):
+    """No complete answer came. ``code`` names the cause; nothing says whether the request was processed."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Upstream:
+    """Send requests to one base address.
+
+    The caller bounds each call in time (``asyncio.timeout``): nothing here waits by itself but for a
+    connection. Redirects are not followed, cookies are not kept, proxies and netrc are not read.
+    """
+
+    def __init__(self, url: str, client: httpx.AsyncClient, token: str | None = None) -> None:
+        self._url = url
+        self._client = client
+        self._headers = {"accept": "application/json", "content-type": "application/json"}
+        if token is not None:
+            self._headers["authorization"] = f"Bearer {token}"
+
+    async def post(self, path: str, body: bytes, *, request_id: str, texts: int) -> Reply:
+        """Post JSON and read the answer, of at most a size that fits ``texts`` scores. Raises Lost."""
+        headers = {**self._headers, "x-request-id": request_id}
+        request = self._client.build_request("POST", self._url + path, content=body, headers=headers)
+        return await self._send(request, _BASE_BYTES + _BYTES_PER_TEXT * texts)
+
+    async def get(self, path: str) -> Reply:
+        """Get a document of at most 1 MiB. Raises Lost."""
+        return await self._send(self._client.build_request("GET", self._url + path, headers=self._headers), 2**20)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+    async def _send(self, request: httpx.Request, most_bytes: int) -> Reply:
+        try:
+            response = await self._client.send(request, stream=True, follow_redirects=False)
+            try:
+                body = await _read(response, most_bytes)
+            finally:
+                await response.aclose()
+        except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, ssl.SSLError, OSError) as error:
+            raise Lost(_cause(error)) from None
+        return Reply(response.status_code, response.headers, body)
+
+
+async def _read(response: httpx.Response, most_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > most_bytes:
+            raise Lost("answer_too_large")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _cause(error: BaseException) -> str:  # noqa: PLR0911 - a table
+    """Name what happened by the transport's own exception: its httpx class does not tell."""
+    cause = error.__cause__ or error
+    match cause:
+        case aiohttp.ClientConnectorDNSError():
+            return "dns"
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
+            return "tls"
+        case aiohttp.ClientConnectorError():
+            return "refused"
+        case aiohttp.ConnectionTimeoutError() | httpx.ConnectTimeout() | httpx.PoolTimeout():
+            return "connect_timeout"
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError() | OSError():
+            return "reset"
+        case aiohttp.ClientPayloadError() | httpx.ReadError():
+            return "cut"
+        case aiohttp.ClientResponseError() | httpx.RemoteProtocolError():
+            return "not_http"
+        case httpx.ConnectError():
+            return "refused"
+        case _:
+            return "lost"
+
+
+def build_client(spec: HttpStage) -> httpx.AsyncClient:
+    """Return the HTTP client of a stage. Raises ConfigError for a CA bundle that cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=spec.ca_bundle)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"ca_bundle {spec.ca_bundle}: cannot be used: {type(error).__name__}") from None
+    limits = httpx.Limits(max_connections=spec.max_in_flight_texts, keepalive_expiry=30)
+    return httpx.AsyncClient(
+        transport=AiohttpTransport(verify=context, trust_env=False, limits=limits),
+        timeout=httpx.Timeout(None, connect=spec.connect_ms / 1000),
+        trust_env=False,
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+    )
+
+
+def read_token(auth: Auth | None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the bearer token that ``auth`` refers to. Raises ConfigError where it is missing or empty."""
+    if auth is None:
+        return None
+    if auth.env is not None:
+        token, place = environment.get(auth.env, ""), f"the environment variable {auth.env}"
+    else:
+        place = f"the file {auth.file}"
+        try:
+            token = Path(str(auth.file)).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"auth: {place} cannot be read: {type(error).__name__}") from None
+    token = token.strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise ConfigError(f"auth: {place} holds no usable token")
+    return token

@@ -1,0 +1,136 @@
+"""What an HTTP adapter must know of its server: requests, answers, faults and limits. Pure but for discovery."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+import orjson
+
+from cascade.stages.base import Observed
+from cascade.stages.upstream import Reply
+
+__all__ = ["ChunkAnswer", "Fault", "FaultKind", "Wire", "common_fault", "error_text", "number_after", "object_of"]
+
+
+class FaultKind(StrEnum):
+    """What a status other than 200 means. The first three concern the chunk and can be mended."""
+
+    TOO_LONG = "too_long"
+    TOO_MANY_TEXTS = "too_many_texts"
+    TOO_MANY_BYTES = "too_many_bytes"
+    NO_ROUTE = "no_route"
+    OVERLOADED = "overloaded"
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    REFUSED = "refused"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault and the numbers that the server stated with it.
+
+    ``limit`` is the most that it takes (tokens a pair or texts a call), ``given`` what it counted.
+    ``given_at_least`` tells that the server stopped counting.
+    """
+
+    kind: FaultKind
+    code: str
+    limit: int | None = None
+    given: int | None = None
+    given_at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkAnswer:
+    """The scores of one call in the order sent, and what the server told of its cost."""
+
+    scores: list[float]
+    tokens: int | None = None
+    tokenize_ms: float | None = None
+    queue_ms: float | None = None
+    compute_ms: float | None = None
+
+
+Getter = Callable[[str], Awaitable[Reply]]
+
+
+class Wire(Protocol):
+    """One server's format."""
+
+    texts_by_default: int
+    """Most texts a call while the server's own limit is unknown."""
+    clips: bool
+    """Whether the server clips over-long pairs by itself when asked."""
+
+    def request(self, query: bytes, documents: Sequence[bytes], *, clip_to: int | None = None) -> tuple[str, bytes]:
+        """Return path and body for JSON-encoded texts.
+
+        ``clip_to`` asks a server that can to clip each document to that many tokens; others ignore it.
+        """
+        ...
+
+    def answer(self, reply: Reply, count: int) -> ChunkAnswer:
+        """Return the scores of a 200 answer. Raises InvalidAnswer."""
+        ...
+
+    def fault(self, reply: Reply) -> Fault:
+        """Classify any other answer."""
+        ...
+
+    def next_route(self) -> bool:
+        """Move to another route after ``NO_ROUTE``; False when there is none left."""
+        ...
+
+    async def discover(self, get: Getter) -> Observed | Fault:
+        """Ask the server for its limits. Raises Lost."""
+        ...
+
+
+_PLAIN: Final = {
+    401: Fault(FaultKind.REFUSED, "unauthorized"),
+    403: Fault(FaultKind.REFUSED, "forbidden"),
+    404: Fault(FaultKind.NO_ROUTE, "no_route"),
+    405: Fault(FaultKind.NO_ROUTE, "no_route"),
+    429: Fault(FaultKind.OVERLOADED, "status_429"),
+    502: Fault(FaultKind.UNREACHABLE, "status_502"),
+    503: Fault(FaultKind.OVERLOADED, "status_503"),
+    504: Fault(FaultKind.TIMEOUT, "status_504"),
+}
+
+
+def common_fault(status: int) -> Fault:
+    """Classify a status that means the same for every server."""
+    if status in _PLAIN:
+        return _PLAIN[status]
+    if 200 <= status < 300:
+        return Fault(FaultKind.BROKEN, "status_without_scores")
+    return Fault(FaultKind.BROKEN if status >= 500 else FaultKind.REFUSED, f"status_{status}")
+
+
+def object_of(reply: Reply) -> dict[str, Any]:
+    """Return the JSON object of a body, empty where it is none."""
+    try:
+        body = orjson.loads(reply.body)
+    except orjson.JSONDecodeError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def error_text(body: dict[str, Any]) -> str:
+    """Return an error's message for matching only: it may echo documents, so it goes no further."""
+    error = body.get("error", body)
+    if isinstance(error, str):
+        return error
+    message = error.get("message") if isinstance(error, dict) else None
+    return message if isinstance(message, str) else ""
+
+
+def number_after(pattern: re.Pattern[str], text: str) -> int | None:
+    """Return the number that a pattern's first group finds."""
+    found = pattern.search(text)
+    return int(found[1]) if found else None

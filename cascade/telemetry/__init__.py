@@ -1,0 +1,1 @@
+"""Turn decisions into log lines and metrics."""

@@ -1,0 +1,106 @@
+"""One JSON line a request, and lines for what happens to the process. Nothing else is logged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import MutableMapping
+from dataclasses import asdict
+from typing import Any, BinaryIO, Final
+
+import orjson
+import structlog
+
+from cascade.types import Decision, Round
+
+__all__ = ["configure_logging", "decision_record", "get_logger", "log_decision"]
+
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_NOISY: Final = ("httpx", "httpcore", "aiohttp", "asyncio", "uvicorn", "uvicorn.error", "uvicorn.access")
+
+
+def configure_logging(level: str, stream: BinaryIO) -> None:
+    """Write JSON lines of ``level`` and above to ``stream``.
+
+    Libraries log through the same lines, by logger name and level only: their messages and arguments may
+    hold addresses, headers or bodies.
+    """
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _without_exceptions,
+            structlog.processors.JSONRenderer(serializer=lambda event, **_: orjson.dumps(event, default=repr)),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.BytesLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    root.handlers = [_NameOnly()]
+    root.setLevel(_LEVELS[level])
+    for name in _NOISY:
+        logging.getLogger(name).handlers = []
+        logging.getLogger(name).propagate = True
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class _NameOnly(logging.Handler):
+    """Pass on that a library logged, and what kind of exception it saw, never what it said."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
+        get_logger().log(max(record.levelno, 10), "library", logger=record.name, exception=kind)
+
+
+def _without_exceptions(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Drop tracebacks and exception texts, which may hold input; the kind of exception stays."""
+    for key in ("exc_info", "exception_text", "stack_info"):
+        event.pop(key, None)
+    for key, value in event.items():
+        if isinstance(value, BaseException):
+            event[key] = type(value).__name__
+    return event
+
+
+def get_logger() -> structlog.stdlib.BoundLogger:
+    """Return the logger of this package."""
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger()
+    return logger
+
+
+def log_decision(decision: Decision) -> None:
+    """Write the line of one request."""
+    get_logger().info("rerank", **decision_record(decision))
+
+
+def decision_record(decision: Decision) -> dict[str, Any]:
+    """Return a decision as plain data for a log line or ``explain``. It holds no text."""
+    return {
+        "decision_id": decision.id,
+        "dialect": decision.dialect,
+        "release": decision.release,
+        "tenant": decision.tenant,
+        "query_hash": decision.query_hash,
+        "candidates": decision.candidates,
+        "top_n": decision.top_n,
+        "depth": decision.depth,
+        "escalated": list(decision.escalated),
+        "stage": decision.stage,
+        "degraded": list(decision.degraded),
+        "excluded": decision.excluded,
+        "effective_pairs": sum(item.scored for item in decision.rounds),
+        "tokens": sum(item.cost.tokens for item in decision.rounds if item.cost),
+        "truncated_pairs": sum(item.cost.truncated for item in decision.rounds if item.cost),
+        "rank_changes_at_5": decision.rank_changes_at_5,
+        "deadline_ms": round(decision.deadline_ms, 3),
+        "total_ms": round(decision.total_ms, 3),
+        "own_ms": round(decision.own_ms, 3),
+        "rounds": [_round_record(item) for item in decision.rounds],
+    }
+
+
+def _round_record(item: Round) -> dict[str, Any]:
+    record = asdict(item)
+    cost = record.pop("cost") or {}
+    merged = {**record, **{key: value for key, value in cost.items() if value is not None}}
+    return {key: round(value, 3) if isinstance(value, float) else value for key, value in merged.items()}

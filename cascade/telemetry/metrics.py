@@ -1,0 +1,123 @@
+"""Prometheus metrics. Every label has a closed set of values."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from cascade import __version__
+from cascade.types import Decision, DegradedReason, Dialect, Round, StageName
+
+__all__ = ["CONTENT_TYPE", "Metrics"]
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_OWN_SECONDS: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+_PAIRS: Final = (0, 5, 10, 20, 30, 50, 75, 100, 150, 200)
+_OUTCOMES: Final = ("ok", *DegradedReason)
+
+
+class Metrics:
+    """Count and time requests in a registry of its own.
+
+    Children are made once: looking a label up costs more than counting.
+    """
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = registry = CollectorRegistry()
+        stages = (StageName.SMALL, StageName.LARGE)
+        requests = Counter(
+            "cascade_requests",
+            "Answered requests by dialect and placing stage",
+            ["dialect", "stage"],
+            registry=registry,
+        )
+        self._requests = {(d, s): requests.labels(d, s) for d in Dialect for s in StageName}
+        degraded = Counter("cascade_degraded", "Degraded answers by reason", ["reason"], registry=registry)
+        self._degraded = {reason: degraded.labels(reason) for reason in DegradedReason}
+        rejected = Counter(
+            "cascade_rejected", "Requests refused, by dialect and status", ["dialect", "status"], registry=registry
+        )
+        self._rejected = {
+            (d, status): rejected.labels(d, str(status)) for d in Dialect for status in (400, 413, 415, 422, 500, 503)
+        }
+        rounds = Counter("cascade_rounds", "Rounds by stage and outcome", ["stage", "outcome"], registry=registry)
+        self._rounds = {(s, o): rounds.labels(s, o) for s in stages for o in _OUTCOMES}
+        pairs = Counter("cascade_pairs", "Pairs scored by stage", ["stage"], registry=registry)
+        self._pairs = {s: pairs.labels(s) for s in stages}
+        tokens = Counter(
+            "cascade_tokens", "Tokens by stage, estimated where the server does not tell", ["stage"], registry=registry
+        )
+        self._tokens = {s: tokens.labels(s) for s in stages}
+        truncated = Counter("cascade_truncated_pairs", "Pairs not read in full", ["stage"], registry=registry)
+        self._truncated = {s: truncated.labels(s) for s in stages}
+        excluded = Counter(
+            "cascade_excluded_documents", "Documents left out of a stage", ["stage", "why"], registry=registry
+        )
+        self._excluded = {(s, why): excluded.labels(s, why) for s in stages for why in ("blank", "refused")}
+        seconds = Histogram("cascade_stage_seconds", "Time of a round", ["stage"], buckets=_SECONDS, registry=registry)
+        self._stage_seconds = {s: seconds.labels(s) for s in stages}
+        self._seconds = Histogram("cascade_request_seconds", "Time of a request", buckets=_SECONDS, registry=registry)
+        self._own_seconds = Histogram(
+            "cascade_own_seconds",
+            "Time of a request that no stage was awaited",
+            buckets=_OWN_SECONDS,
+            registry=registry,
+        )
+        self._left_seconds = Histogram(
+            "cascade_left_seconds", "Time left before the deadline at the end", buckets=_SECONDS, registry=registry
+        )
+        self._depth = Histogram("cascade_depth", "Candidates within depth", buckets=_PAIRS, registry=registry)
+        self._escalated = Histogram("cascade_escalated", "Candidates escalated", buckets=_PAIRS, registry=registry)
+        self._faults = Counter("cascade_internal_faults", "Exceptions caught at a boundary", registry=registry)
+        self.in_flight = Gauge("cascade_in_flight", "Requests under way", registry=registry)
+        self.unusable = Gauge(
+            "cascade_stage_unusable", "1 where a server cannot serve its stage", ["stage"], registry=registry
+        )
+        self.release = Gauge(
+            "cascade_release_info", "The active release", ["release", "digest", "version"], registry=registry
+        )
+
+    def activate(self, release: str, digest: str) -> None:
+        """Show which release is active."""
+        self.release.clear()
+        self.release.labels(release, digest, __version__).set(1)
+
+    def count_fault(self, error: BaseException) -> None:
+        """Count an exception that a boundary caught."""
+        self._faults.inc()
+
+    def reject(self, dialect: Dialect, status: int) -> None:
+        """Count a refused request."""
+        self._rejected[dialect, status].inc()
+
+    def observe(self, decision: Decision) -> None:
+        """Count one answered request."""
+        self._requests[decision.dialect, decision.stage].inc()
+        for reason in decision.degraded:
+            self._degraded[reason].inc()
+        self._seconds.observe(decision.total_ms / 1000)
+        self._own_seconds.observe(decision.own_ms / 1000)
+        self._left_seconds.observe(max(0.0, decision.deadline_ms - decision.total_ms) / 1000)
+        self._depth.observe(decision.depth)
+        self._escalated.observe(len(decision.escalated))
+        for item in decision.rounds:
+            self._observe_round(item)
+
+    def _observe_round(self, item: Round) -> None:
+        self._rounds[item.stage, item.outcome].inc()
+        self._stage_seconds[item.stage].observe(item.elapsed_ms / 1000)
+        if item.cost is None:
+            return
+        self._pairs[item.stage].inc(item.scored)
+        self._tokens[item.stage].inc(item.cost.tokens)
+        self._truncated[item.stage].inc(item.cost.truncated)
+        self._excluded[item.stage, "blank"].inc(item.blank)
+        self._excluded[item.stage, "refused"].inc(item.refused)
+
+    def exposition(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)

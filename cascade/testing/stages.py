@@ -1,0 +1,73 @@
+"""A stage that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cascade.errors import StageError, StageTimeout
+from cascade.guard.deadline import Deadline
+from cascade.stages.base import Observed
+from cascade.text import Text
+from cascade.types import Exclusion, Fingerprint, ScoreSpace, StageCost, StageScores
+
+__all__ = ["ScriptedStage", "fingerprint"]
+
+
+def fingerprint(model: str = "scripted") -> Fingerprint:
+    """Return a fingerprint for a model that does not exist."""
+    return Fingerprint(
+        model, None, "none", "float32", "scripted", "passthrough@1", "0" * 64, None, 512, ScoreSpace.LOGIT
+    )
+
+
+@dataclass(slots=True)
+class ScriptedStage:
+    """Score by a function, late or not at all where a test says so.
+
+    ``fails`` is raised in place of an answer: a stage error's class, or any exception. ``refuses``
+    tells which texts count as refused. ``calls`` lists the texts of each call; ``cancelled`` counts
+    calls that were cancelled under way.
+    """
+
+    score_of: Callable[[str, str], float]
+    delay_ms: float = 0.0
+    fails: type[StageError] | Exception | None = None
+    refuses: Callable[[str], bool] = lambda text: False
+    space: ScoreSpace = ScoreSpace.LOGIT
+    fingerprint: Fingerprint = field(default_factory=fingerprint)
+    observed: Observed | None = None
+    unusable: str | None = None
+    calls: list[list[str]] = field(default_factory=list)
+    cancelled: int = 0
+
+    async def start(self) -> None:
+        """Do nothing."""
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+    async def score(self, query: Text, documents: Sequence[Text], *, deadline: Deadline, call_id: str) -> StageScores:
+        """Return the function's scores after the delay, within the deadline."""
+        budget_ms = deadline.remaining_ms()
+        texts = [document.reveal() for document in documents]
+        self.calls.append(texts)
+        try:
+            async with deadline.timeout():
+                await asyncio.sleep(self.delay_ms / 1000)
+        except TimeoutError:
+            raise StageTimeout("scripted", "deadline", elapsed_ms=budget_ms, budget_ms=budget_ms) from None
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if isinstance(self.fails, Exception):
+            raise self.fails
+        if self.fails is not None:
+            raise self.fails("scripted", "scripted", elapsed_ms=self.delay_ms, budget_ms=budget_ms)
+        excluded = {position: Exclusion.BLANK for position, text in enumerate(documents) if text.is_blank}
+        excluded |= {p: Exclusion.REFUSED for p, text in enumerate(texts) if p not in excluded and self.refuses(text)}
+        scores = tuple(
+            None if position in excluded else self.score_of(query.reveal(), text) for position, text in enumerate(texts)
+        )
+        return StageScores(scores, excluded, StageCost(1, sum(map(len, texts)), tokens_estimated=True, truncated=0))

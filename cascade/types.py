@@ -1,0 +1,204 @@
+"""The frozen data that rooms hand to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from cascade.text import Text
+
+__all__ = [
+    "Candidate",
+    "Decision",
+    "DegradedReason",
+    "Dialect",
+    "Exclusion",
+    "Fingerprint",
+    "RankedCandidate",
+    "Ranking",
+    "Request",
+    "Round",
+    "ScoreSpace",
+    "StageCost",
+    "StageName",
+    "StageScores",
+]
+
+
+class StageName(StrEnum):
+    """Where a candidate's place in the answer comes from."""
+
+    LARGE = "large"
+    SMALL = "small"
+    RETRIEVAL = "retrieval"
+
+
+class DegradedReason(StrEnum):
+    """Why an answer is not what the release planned. The list is closed."""
+
+    STAGE_TIMEOUT = "stage_timeout"
+    STAGE_UNREACHABLE = "stage_unreachable"
+    STAGE_OVERLOADED = "stage_overloaded"
+    STAGE_REFUSED = "stage_refused"
+    STAGE_INVALID_ANSWER = "stage_invalid_answer"
+    DEADLINE_TOO_SHORT = "deadline_too_short"
+    INTERNAL_ERROR = "internal_error"
+
+
+class Dialect(StrEnum):
+    """Whose wire format a request speaks."""
+
+    NATIVE = "native"
+    TEI = "tei"
+    VLLM = "vllm"
+    VLLM_SCORE = "vllm-score"
+
+
+class ScoreSpace(StrEnum):
+    """What a stage's raw scores are. It is declared by the release, never guessed from an answer."""
+
+    LOGIT = "logit"
+    PROBABILITY = "probability"
+    COSINE = "cosine"
+
+
+class Exclusion(StrEnum):
+    """Why a document was left out of a stage."""
+
+    BLANK = "blank"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One document of a request, in first-stage order.
+
+    ``scores`` maps a first-stage channel to its raw score; channels are optional.
+    """
+
+    text: Text
+    id: str | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One valid request. ``top_n`` None means all; ``deadline_ms`` None means the release's.
+
+    ``fail_closed`` asks for an error in place of a degraded answer.
+    """
+
+    query: Text
+    candidates: tuple[Candidate, ...]
+    dialect: Dialect = Dialect.NATIVE
+    top_n: int | None = None
+    deadline_ms: float | None = None
+    tenant: str | None = None
+    fail_closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a stage's scores depend on. Two stages with equal fingerprints score alike."""
+
+    model: str
+    revision: str | None
+    quantization: str
+    dtype: str
+    engine: str
+    serializer: str
+    serializer_sha256: str
+    tokenizer_revision: str | None
+    max_length: int
+    score_space: ScoreSpace
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """What one round cost. Milliseconds are None where the server does not tell.
+
+    ``tokens`` is the server's own count where ``tokens_estimated`` is false; ``truncated`` counts
+    pairs that were not read in full.
+    """
+
+    calls: int
+    tokens: int
+    tokens_estimated: bool
+    truncated: int
+    tokenize_ms: float | None = None
+    queue_ms: float | None = None
+    compute_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageScores:
+    """The raw scores of one round, one entry a document sent, in the order sent.
+
+    None stands for an excluded document, whose reason ``excluded`` gives by position.
+    """
+
+    scores: tuple[float | None, ...]
+    excluded: Mapping[int, Exclusion]
+    cost: StageCost
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One call of a stage as the decision records it. ``outcome`` is ``ok`` or a degraded reason."""
+
+    stage: StageName
+    model: str
+    sent: int
+    scored: int
+    blank: int
+    refused: int
+    outcome: str
+    code: str
+    elapsed_ms: float
+    cost: StageCost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Everything that was decided for one request, without text.
+
+    The log line, the metrics, the headers and ``explain`` derive from it. Indices are positions in
+    the request's candidates.
+    """
+
+    id: str
+    dialect: Dialect
+    release: str
+    tenant: str | None
+    query_hash: str
+    candidates: int
+    top_n: int
+    depth: int
+    escalated: tuple[int, ...]
+    stage: StageName
+    degraded: tuple[DegradedReason, ...]
+    excluded: int
+    rounds: tuple[Round, ...]
+    rank_changes_at_5: int
+    deadline_ms: float
+    total_ms: float
+    own_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedCandidate:
+    """One place of the answer. ``score`` is the outward score in [0, 1]."""
+
+    index: int
+    id: str | None
+    score: float
+    stage: StageName
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The whole order of one request, cut to ``top_n``, and the decision behind it."""
+
+    results: tuple[RankedCandidate, ...]
+    decision: Decision

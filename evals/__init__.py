@@ -1,0 +1,1 @@
+"""Evaluations: what the parts are worth, on data, with figures that anyone can measure again."""

@@ -1,0 +1,34 @@
+"""Write the files that derive from code, or with --check fail where one has drifted."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import orjson
+
+from cascade.server.openapi import openapi
+
+_ROOT = Path(__file__).parents[1]
+
+
+def main() -> int:
+    """Write or compare; return the exit status."""
+    made = {
+        _ROOT / "docs" / "openapi.json": orjson.dumps(openapi(), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+        + b"\n"
+    }
+    drifted = [path for path, text in made.items() if not path.is_file() or path.read_bytes() != text]
+    if "--check" in sys.argv[1:]:
+        for path in drifted:
+            print(f"{path.relative_to(_ROOT)} has drifted from the code; run scripts/generate.py", file=sys.stderr)
+        return 1 if drifted else 0
+    for path in drifted:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(made[path])
+        print(f"wrote {path.relative_to(_ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
