@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -100,24 +101,31 @@ class Pipeline:
         within = deadline.within_ms(budget_ms)
         if within.remaining_ms() <= 0:
             run.degrade(DegradedReason.DEADLINE_TOO_SHORT)
-            run.rounds.append(
-                Round(name, model, len(indices), 0, 0, 0, DegradedReason.DEADLINE_TOO_SHORT, "not_sent", 0.0)
-            )
+            run.rounds.append(Round(name, model, 0, 0, 0, 0, DegradedReason.DEADLINE_TOO_SHORT, "not_sent", 0.0))
             return {}
         texts = [run.request.candidates[index].text for index in indices]
         began = self._clock()
+        done: Round | None = None
+        outcome, code = DegradedReason.INTERNAL_ERROR, "fault"
         try:
             scored = await stage.score(run.request.query, texts, deadline=within, call_id=f"{run.id}-{name}")
+            by_index = dict(zip(indices, scored.scores, strict=True))
+            done = _record(name, model, scored, (self._clock() - began) * 1000)
         except StageError as error:
-            run.degrade(error.reason)
-            elapsed_ms = (self._clock() - began) * 1000
-            run.rounds.append(Round(name, model, len(indices), 0, 0, 0, error.reason, error.code, elapsed_ms))
+            outcome, code = error.reason, error.code
+            run.degrade(outcome)
             return {}
-        finally:
-            run.awaited_s += self._clock() - began
-        run.rounds.append(_record(name, model, scored, (self._clock() - began) * 1000))
+        except asyncio.CancelledError:
+            outcome, code = DegradedReason.STAGE_TIMEOUT, "cancelled"
+            raise
+        finally:  # whatever ended the round, the decision tells of it
+            elapsed_s = self._clock() - began
+            run.awaited_s += elapsed_s
+            if done is None:
+                done = Round(name, model, len(indices), 0, 0, 0, outcome, code, elapsed_s * 1000)
+            run.rounds.append(done)
         run.excluded |= {indices[position] for position in scored.excluded}
-        return {index: score for index, score in zip(indices, scored.scores, strict=True) if score is not None}
+        return {index: score for index, score in by_index.items() if score is not None}
 
     def _rank(self, run: _Run, started: float, asked_ms: float) -> Ranking:
         candidates = run.request.candidates

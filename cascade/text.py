@@ -48,5 +48,8 @@ class Text:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("Text is immutable")
 
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("Text is immutable")
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("Text is never pickled")

@@ -145,7 +145,10 @@ class StageScores:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One call of a stage as the decision records it. ``outcome`` is ``ok`` or a degraded reason."""
+    """One call of a stage as the decision records it. ``outcome`` is ``ok`` or a degraded reason.
+
+    ``sent`` is 0 where nothing left for the stage.
+    """
 
     stage: StageName
     model: str

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
 from cascade.server.dialects.base import Parsed
@@ -55,10 +56,11 @@ def _print_table(ranking: Ranking) -> None:
     decision = ranking.decision
     table = Table("rank", "before", "id", "score", "stage")
     for rank, item in enumerate(ranking.results, start=1):
-        table.add_row(str(rank), str(item.index + 1), item.id or "", f"{item.score:.4f}", item.stage)
+        table.add_row(str(rank), str(item.index + 1), Text(item.id or ""), f"{item.score:.4f}", item.stage)
     console = Console()
     console.print(table)
     console.print(
         f"answered by {decision.stage}; depth {decision.depth}; escalated {len(decision.escalated)}; "
-        f"{decision.total_ms:.0f} of {decision.deadline_ms:.0f} ms; degraded: {', '.join(decision.degraded) or 'no'}"
+        f"{decision.total_ms:.0f} of {decision.deadline_ms:.0f} ms; degraded: {', '.join(decision.degraded) or 'no'}",
+        soft_wrap=True,
     )

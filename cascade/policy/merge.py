@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 from cascade.types import ScoreSpace, StageName
 
@@ -12,7 +12,8 @@ __all__ = ["logit", "merge", "order_by_score", "outward_scores", "rank_changes",
 
 _STEP: Final = 1.0 - 2.0**-22
 """The ratio between neighbours that float32 still tells apart."""
-_HIGHEST: Final = 1.0 - 2.0**-50
+_HIGHEST: Final = 1.0 - 2.0**-24
+"""The greatest float32 below one."""
 _LOWEST: Final = 1e-30
 
 
@@ -49,12 +50,14 @@ def to_unit(score: float, space: ScoreSpace) -> float:
         case ScoreSpace.LOGIT:
             if score >= 0:
                 return 1.0 / (1.0 + math.exp(-score))
-            odds = math.exp(score) if score > -700 else 0.0
+            odds = math.exp(score)
             return odds / (1.0 + odds)
         case ScoreSpace.PROBABILITY:
             return min(1.0, max(0.0, score))
         case ScoreSpace.COSINE:
             return min(1.0, max(0.0, (1.0 + score) / 2.0))
+        case _:
+            assert_never(space)
 
 
 def logit(probability: float) -> float:
@@ -65,7 +68,7 @@ def logit(probability: float) -> float:
 def outward_scores(
     order: Sequence[int], stages: Sequence[StageName], unit_score: Callable[[StageName, int], float]
 ) -> list[float]:
-    """Give every place of ``order`` a score in (0, 1) that falls strictly down the order, in float32 too.
+    """Give every place of ``order`` a score that falls strictly down the order and lies in (0, 1), in float32 too.
 
     ``unit_score(stage, index)`` is the score in [0, 1] that a stage gave an index. A place never
     scores higher than the one before: the running minimum keeps the order that was decided when a
@@ -79,7 +82,8 @@ def outward_scores(
     scores: list[float] = []
     ceiling = _HIGHEST
     for index, stage in zip(order[:scored], stages[:scored], strict=True):
-        score = max(_LOWEST, min(ceiling, unit_score(stage, index)))
+        # The floor first: below it, places must still fall, or scores that are all 0 would tie.
+        score = min(ceiling, max(_LOWEST, unit_score(stage, index)))
         scores.append(score)
         ceiling = score * _STEP
     behind = count - scored

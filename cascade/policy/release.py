@@ -19,6 +19,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from cascade.errors import ConfigError
 from cascade.types import ScoreSpace
@@ -52,7 +53,7 @@ _EVIDENCE_KEYS = frozenset({"release", "evidence"})
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, strict=True, allow_inf_nan=False)
 
 
 class Auth(_Frozen):
@@ -71,10 +72,14 @@ class Auth(_Frozen):
 def _plain_url(value: object) -> object:
     if not isinstance(value, str):
         return value
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(value)
+        whole = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # its text quotes the address, and with it a credential that was put there
+        whole = False
+    if not whole or any(character.isspace() or not character.isprintable() for character in value):
         raise ValueError("give an absolute http or https address")
-    if parts.username or parts.password or parts.query or parts.fragment:
+    if "@" in parts.netloc or "?" in value or "#" in value:
         raise ValueError("no credentials, query or fragment belong in the address; use auth for a token")
     return value.rstrip("/")
 
@@ -281,8 +286,15 @@ def parse_release(data: Mapping[str, Any]) -> Release:
 
 
 def _explain(error: ValidationError) -> str:
-    faults = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'release'}: {fault['msg']}" for fault in faults)
+    faults = error.errors(include_url=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'release'}: {_rule(fault)}" for fault in faults)
+
+
+def _rule(fault: ErrorDetails) -> str:
+    """Tell the rule that a key breaks. Of pydantic's own texts, only that of an unknown tag quotes the value."""
+    if fault["type"] != "union_tag_invalid":
+        return fault["msg"]
+    return f"{fault['ctx']['discriminator']} must be one of {fault['ctx']['expected_tags']}"
 
 
 def release_digest(data: Mapping[str, Any]) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from cascade.errors import ConfigError
 from cascade.policy.release import Release, parse_release, policy_digest, release_digest
+from cascade.rollout.strict_yaml import read_mapping
 
 __all__ = ["LoadedRelease", "default_release_path", "load_release", "variables_of"]
 
@@ -33,20 +32,6 @@ class LoadedRelease:
     written: Mapping[str, Any]
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """Refuse a key that is given twice: one of the two would be lost."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, Hashable) and key in seen:
-                raise ConfigError(f"line {key_node.start_mark.line + 1}: {key} is given twice")
-            if isinstance(key, Hashable):
-                seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
 def default_release_path() -> Path:
     """Return the release that ships with the package: beside the code when installed, in policies/ in a checkout."""
     packaged = Path(str(resources.files("cascade"))) / "_policies" / _DEFAULT
@@ -61,16 +46,7 @@ def load_release(path: Path, environment: Mapping[str, str]) -> LoadedRelease:
     message never holds a variable's value.
     """
     try:
-        written = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)  # noqa: S506 - a SafeLoader
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"release {path}: cannot be read: {type(error).__name__}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"release {path}: not valid YAML{_where(error)}") from None
-    except ConfigError as error:
-        raise ConfigError(f"release {path}: {error}") from None
-    if not isinstance(written, dict) or not all(isinstance(key, str) for key in written):
-        raise ConfigError(f"release {path}: the file must hold one mapping")
-    try:
+        written = read_mapping(path)
         release = parse_release(_expand(written, environment))
         return LoadedRelease(release, release_digest(written), policy_digest(written), written)
     except ConfigError as error:
@@ -92,25 +68,23 @@ def variables_of(value: Any) -> set[str]:
             return set()
 
 
-def _expand(value: Any, environment: Mapping[str, str]) -> Any:
+def _expand(value: Any, environment: Mapping[str, str], key: str = "") -> Any:
+    """Fill in the variables of ``value``, which stands at ``key``."""
     match value:
         case str():
-            return _VARIABLE.sub(lambda found: _lookup(found[1], environment), value)
+            if "${" in _VARIABLE.sub("", value):
+                raise ConfigError(f"{key}: ${{ begins a variable, as in ${{NAME}}, and a name is all it holds")
+            return _VARIABLE.sub(lambda found: _lookup(found[1], environment, key), value)
         case dict():
-            return {key: _expand(item, environment) for key, item in value.items()}
+            return {name: _expand(item, environment, f"{key}.{name}".lstrip(".")) for name, item in value.items()}
         case list():
-            return [_expand(item, environment) for item in value]
+            return [_expand(item, environment, key) for item in value]
         case _:
             return value
 
 
-def _lookup(name: str, environment: Mapping[str, str]) -> str:
+def _lookup(name: str, environment: Mapping[str, str], key: str) -> str:
     try:
         return environment[name]
     except KeyError:
-        raise ConfigError(f"the environment variable {name} is not set") from None
-
-
-def _where(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    return f" at line {mark.line + 1}" if mark is not None else ""
+        raise ConfigError(f"{key}: the environment variable {name} is not set") from None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import cast
 
 import orjson
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -23,6 +25,7 @@ from cascade.server.openapi import openapi
 from cascade.server.routes import RERANK_ROUTES, RerankRoute
 from cascade.telemetry.logs import log_decision
 from cascade.telemetry.metrics import Metrics
+from cascade.types import Decision
 
 __all__ = ["Service", "public_app"]
 
@@ -57,7 +60,7 @@ def public_app(service: Service) -> Starlette:
             Route("/readyz", _ready(service), methods=["GET"]),
             Route("/health", _ready(service), methods=["GET"]),
         ],
-        exception_handlers={Exception: _internal_error(service)},
+        exception_handlers={HTTPException: _no_such_route, Exception: _internal_error(service)},
     )
 
 
@@ -72,39 +75,44 @@ def _rerank(service: Service, route: RerankRoute) -> Callable[[Request], object]
 
 
 async def _answer(service: Service, route: RerankRoute, http: Request, arrived: float) -> Answer:
-    dialect: DialectFormat = route.formats[0]
+    raw = bytearray()
+    dialect: DialectFormat | None = None
     try:
-        raw = await _body(http, service.max_body_bytes)
-        dialect = route.choose(raw)
-        body = as_json(raw)
+        await _read_body(http, service.max_body_bytes, into=raw)
+        body = as_json(bytes(raw))
         dialect = route.choose(body)
         limit = service.pipeline.release.limits.max_documents
         parsed = dialect.parse(body, http.headers, limit)
         ranking = await service.pipeline.rerank(parsed.request, arrived=arrived)
     except RequestError as error:
+        dialect = dialect or route.choose(bytes(raw))
         answer = dialect.error(error)
         service.metrics.reject(dialect.name, answer.status)
         return answer
-    service.metrics.observe(ranking.decision)
-    log_decision(ranking.decision)
+    _tell(service, ranking.decision)
     return dialect.render(ranking, parsed)
 
 
-async def _body(http: Request, most: int) -> bytes:
-    """Read a body of at most ``most`` bytes."""
+def _tell(service: Service, decision: Decision) -> None:
+    """Count and log an answered request. A log that cannot be written is a fault of ours, and costs no answer."""
+    service.metrics.observe(decision)
+    try:
+        log_decision(decision)
+    except (OSError, ValueError) as error:  # the disk is full, or the stream is closed
+        service.metrics.count_fault(error)
+
+
+async def _read_body(http: Request, most: int, *, into: bytearray) -> None:
+    """Read a body of at most ``most`` bytes. What was read before a fault still tells the caller's dialect."""
     if http.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError(RequestFault.UNSUPPORTED, "content-encoding", "send the body uncompressed")
-    parts: list[bytes] = []
-    size = 0
     try:
         async for part in http.stream():
-            size += len(part)
-            if size > most:
+            into += part[: most + 1 - len(into)]
+            if len(into) > most:
                 raise RequestError(RequestFault.BODY_TOO_LARGE, "body", f"at most {most} bytes are accepted")
-            parts.append(part)
     except ClientDisconnect:
         raise RequestError(RequestFault.NOT_JSON, "body", "the connection closed before its end") from None
-    return b"".join(parts)
 
 
 def _constant(body: bytes) -> Callable[[Request], object]:
@@ -121,10 +129,19 @@ def _ready(service: Service) -> Callable[[Request], object]:
     return endpoint
 
 
-def _internal_error(service: Service) -> Callable[[Request, Exception], Response]:
-    def handler(http: Request, error: Exception) -> Response:
+def _no_such_route(http: Request, error: Exception) -> Response:
+    """Answer 404 and 405 in JSON: clients read ``detail`` of every error."""
+    refused = cast("HTTPException", error)  # the class that it is registered for
+    return Response(_error_body(refused.detail), refused.status_code, refused.headers, JSON)
+
+
+def _internal_error(service: Service) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def handler(http: Request, error: Exception) -> Response:
         service.metrics.count_fault(error)
-        text = "internal error"
-        return Response(orjson.dumps({"error": text, "message": text, "detail": text}), 500, media_type=JSON)
+        return Response(_error_body("internal error"), 500, media_type=JSON)
 
     return handler
+
+
+def _error_body(text: str) -> bytes:
+    return orjson.dumps({"error": text, "message": text, "detail": text})

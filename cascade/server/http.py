@@ -28,8 +28,11 @@ __all__ = [
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_DEADLINE_HEADERS: Final = ("x-request-timeout-ms", "x-envoy-expected-rq-timeout-ms")
+_DEADLINE_HEADER: Final = "x-request-timeout-ms"
+_ENVOY_HEADER: Final = "x-envoy-expected-rq-timeout-ms"
 _FAIL_CLOSED_HEADER: Final = "x-cascade-fail-closed"
+_RULES: Final = {"model_type": "Input should be an object"}
+"""Rules that pydantic words with the name of a class."""
 MOST_DEADLINE_MS: Final = 600_000
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -61,7 +64,7 @@ def validate(model: type[Model], body: Any) -> Model:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     name = ".".join(_plain(part) for part in first["loc"]) or "body"
     fault = RequestFault.EMPTY if first["type"] == "too_short" else RequestFault.SCHEMA
-    raise RequestError(fault, name, first["msg"])
+    raise RequestError(fault, name, _RULES.get(first["type"], first["msg"]))
 
 
 def _plain(part: int | str) -> str:
@@ -71,14 +74,18 @@ def _plain(part: int | str) -> str:
 
 
 def deadline_from(headers: Mapping[str, str]) -> float | None:
-    """Return the deadline that a header gives, in milliseconds, None where there is none."""
-    for name in _DEADLINE_HEADERS:
+    """Return the deadline that a header gives, in milliseconds, None where there is none.
+
+    A time from Envoy that is beyond the most counts as the most: it is a route's, and its client cannot change it.
+    """
+    for name in (_DEADLINE_HEADER, _ENVOY_HEADER):
         value = headers.get(name)
         if value is None:
             continue
-        if not (value.isascii() and value.isdigit() and len(value) <= 6 and int(value) <= MOST_DEADLINE_MS):
+        milliseconds = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
+        if milliseconds is None or (name == _DEADLINE_HEADER and milliseconds > MOST_DEADLINE_MS):
             raise RequestError(RequestFault.SCHEMA, name, f"must be whole milliseconds from 0 to {MOST_DEADLINE_MS}")
-        return float(value)
+        return float(min(milliseconds, MOST_DEADLINE_MS))
     return None
 
 

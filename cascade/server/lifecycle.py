@@ -44,7 +44,7 @@ async def open_service(settings: Settings, environment: Mapping[str, str] = os.e
     loaded = read_release(settings, environment)
     metrics = Metrics()
     metrics.activate(loaded.release.release, loaded.digest)
-    pool = worker_pool()
+    pool = worker_pool(settings.embedded_threads)
     stages = build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=environment)
     try:
         await asyncio.gather(*(stage.start() for stage in stages.values()))
@@ -106,8 +106,14 @@ def _log_stream(path: Path | None) -> Iterator[BinaryIO]:
 
 
 async def _serve(settings: Settings) -> None:
-    public_socket = _listen("port", settings.host, settings.port)
-    admin_socket = _listen("admin_port", settings.admin_host, settings.admin_port)
+    with (
+        _listen("port", settings.host, settings.port) as public_socket,
+        _listen("admin_port", settings.admin_host, settings.admin_port) as admin_socket,
+    ):
+        await _run(settings, public_socket, admin_socket)
+
+
+async def _run(settings: Settings, public_socket: socket.socket, admin_socket: socket.socket) -> None:
     async with open_service(settings) as service:
         public, admin = _server(public_app(service)), _server(admin_app(service))
         stopping = asyncio.Event()
@@ -154,6 +160,8 @@ def _address(bound: socket.socket) -> str:
 
 
 def _listen(setting: str, host: str, port: int) -> socket.socket:
+    if not (host.isascii() and host.isprintable()):
+        raise ConfigError(f"{setting}: cannot listen on {host!r}:{port}: not a host name")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)

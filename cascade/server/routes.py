@@ -21,7 +21,7 @@ _SCORE: Final = VllmScoreFormat()
 
 @dataclass(frozen=True, slots=True)
 class RerankRoute:
-    """A path and how its dialect is chosen: from the parsed body, or, where that is not JSON, its bytes."""
+    """A path and how its dialect is chosen: from the parsed body, or the bytes read of one that is not to be parsed."""
 
     path: str
     choose: Callable[[Any], DialectFormat]

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cascade.errors import ConfigError
+from cascade.rollout.strict_yaml import read_mapping
 
 __all__ = ["ENVIRONMENT_PREFIX", "Settings", "load_settings"]
 
@@ -33,6 +33,9 @@ class Settings(BaseModel):
     max_body_bytes: int = Field(default=8_000_000, ge=1024, description="Largest request body")
     drain_seconds: float = Field(
         default=2.0, ge=0, le=600, description="Time between failing readiness and refusing connections at a stop"
+    )
+    embedded_threads: int | None = Field(
+        default=None, ge=1, description="Threads for embedded stages; unset: one for each core this process may use"
     )
     query_hash_key_file: Path | None = Field(
         default=None, description="File with the key of query hashes; unset: a new random key at each start"
@@ -59,12 +62,9 @@ def load_settings(
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"settings {path}: cannot be read: {type(error).__name__}") from None
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise ConfigError(f"settings {path}: the file must hold one mapping")
-    return values
+        return read_mapping(path)
+    except ConfigError as error:
+        raise ConfigError(f"settings {path}: {error}") from None
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:

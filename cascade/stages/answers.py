@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final
 
@@ -38,10 +39,9 @@ class InvalidAnswer(Exception):
 
 def parse_json(body: bytes) -> Any:
     """Parse a body. Raises InvalidAnswer for what is not JSON; NaN and Infinity are not JSON."""
-    try:
+    with suppress(orjson.JSONDecodeError):
         return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise InvalidAnswer(AnswerFault.NOT_JSON) from None
+    raise InvalidAnswer(AnswerFault.NOT_JSON)  # outside, since the parser's own error carries the whole body
 
 
 def items_with_scores(items: object, key: str) -> Iterable[tuple[object, object]]:

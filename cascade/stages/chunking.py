@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["ChunkLimits", "Piece", "plan_chunks"]
 
@@ -17,8 +17,8 @@ class Piece:
     """
 
     position: int
-    text: str
-    encoded: bytes
+    text: str = field(repr=False)
+    encoded: bytes = field(repr=False)
     tokens: int
     shortened: bool = False
     clip_to: int | None = None

@@ -46,6 +46,8 @@ _ENDS: Final = {
     FaultKind.BROKEN: StageInvalidAnswer,
 }
 """What ends a round; the other kinds can be mended."""
+_UNREADABLE: Final = frozenset({"answer_too_large", "bad_encoding", "not_http"})
+"""Causes of loss where the server did answer."""
 
 
 class HttpReranker:
@@ -116,9 +118,8 @@ class HttpReranker:
                 self._max_length = min(self._spec.max_length, found.max_length or self._spec.max_length)
                 in_flight = found.max_in_flight_texts or self._spec.max_in_flight_texts
                 self._limiter.limit = min(self._spec.max_in_flight_texts, in_flight)
-                self._max_texts = min(
-                    self._spec.chunk_texts or found.max_texts or self._wire.texts_by_default, in_flight
-                )
+                texts = self._spec.chunk_texts or found.max_texts or self._wire.texts_by_default
+                self._max_texts = min(texts, found.max_texts or texts)
             case _:
                 assert_never(found)
 
@@ -126,6 +127,7 @@ class HttpReranker:
         started = self._clock()
         budget_ms = deadline.remaining_ms()
         round_ = self._prepare(query, documents, call_id)
+        kind: type[StageError]
         try:
             if self._unusable is not None:
                 raise _RoundFailed(StageRefused, self._unusable)
@@ -133,14 +135,13 @@ class HttpReranker:
                 await self._send_all(round_)
             if round_.pieces and not round_.scores:
                 raise _RoundFailed(StageRefused, "every_document_refused")
+            return round_.result()
         except TimeoutError:
-            raise self._error(StageTimeout, "deadline", started, budget_ms) from None
+            kind, code = StageTimeout, "deadline"
         except _RoundFailed as failed:
-            raise self._error(failed.kind, failed.code, started, budget_ms) from None
-        return round_.result()
-
-    def _error(self, kind: type[StageError], code: str, started: float, budget_ms: float) -> StageError:
-        return kind(self._name, code, elapsed_ms=(self._clock() - started) * 1000, budget_ms=budget_ms)
+            kind, code = failed.kind, failed.code
+        # outside, so that no error is chained whose frames hold text
+        raise kind(self._name, code, elapsed_ms=(self._clock() - started) * 1000, budget_ms=budget_ms)
 
     def _prepare(self, query: Text, documents: Sequence[Text], call_id: str) -> _Round:
         written = self._serializer.query(query.reveal())
@@ -164,7 +165,7 @@ class HttpReranker:
 
     async def _send_all(self, round_: _Round) -> None:
         limits = ChunkLimits(
-            texts=self._max_texts,
+            texts=min(self._max_texts, self._limiter.limit),
             bytes=max(1, self._spec.chunk_bytes - len(round_.query) - _BODY_SLACK_BYTES),
             tokens=self._spec.chunk_tokens,
         )
@@ -194,7 +195,7 @@ class HttpReranker:
                 round_.calls += 1
                 reply = await self._upstream.post(path, body, request_id=next(round_.request_ids), texts=len(chunk))
         except Lost as lost:
-            kind = StageInvalidAnswer if lost.code in ("answer_too_large", "not_http") else StageUnreachable
+            kind = StageInvalidAnswer if lost.code in _UNREADABLE else StageUnreachable
             raise _RoundFailed(kind, lost.code) from None
         if reply.status == 200:
             try:
@@ -224,10 +225,16 @@ class HttpReranker:
                 raise _RoundFailed(_ENDS[fault.kind], fault.code)
 
     async def _reroute(self, round_: _Round, chunk: list[Piece], path: str) -> None:
-        current, _ = self._wire.request(b'""', [])
-        if current == path and not self._wire.next_route():
+        round_.missing.add(path)
+        if self._route() == path:  # else another chunk has moved on already
+            self._wire.next_route()
+        if self._route() in round_.missing:
             raise _RoundFailed(StageRefused, "no_route")
         await self._send(round_, chunk)
+
+    def _route(self) -> str:
+        path, _ = self._wire.request(b'""', [])
+        return path
 
 
 class _RoundFailed(Exception):
@@ -244,7 +251,7 @@ class _Round:
     """What one round gathers while its chunks come back."""
 
     count: int
-    query: bytes
+    query: bytes = field(repr=False)
     query_tokens: int
     query_clipped: bool
     pieces: list[Piece]
@@ -253,6 +260,7 @@ class _Round:
     request_ids: Iterator[str]
     scores: dict[int, float] = field(default_factory=dict)
     refused: list[int] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
     clipped: int = 0
     calls: int = 0
     tokens: int = 0
@@ -302,10 +310,14 @@ def _piece(position: int, text: str, max_length: int) -> Piece:
 
 
 def _clip(round_: _Round, piece: Piece, fault: Fault) -> Piece | None:
-    """Clip a refused document from the limit that the server stated; None when that was tried or leaves nothing."""
-    room = (fault.limit or round_.max_length) - round_.query_tokens
-    given = None if fault.given is None else fault.given - round_.query_tokens
-    if given is not None and fault.given_at_least:
+    """Clip a refused document from the limit that the server stated; None when that was tried or leaves nothing.
+
+    A stated limit above the stage's own does not count: llama.cpp names its batch size before its context size.
+    """
+    limit = min(fault.limit or round_.max_length, round_.max_length)
+    room = limit - round_.query_tokens
+    given = (fault.given or limit + 1) - round_.query_tokens
+    if fault.given is None or fault.given_at_least:
         given = max(given, piece.tokens)
     text = clip_to_tokens(piece.text, room, measured_tokens=given)
     if piece.clip_to is not None or not text or text.isspace() or len(text) == len(piece.text):

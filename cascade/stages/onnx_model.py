@@ -27,9 +27,18 @@ _KNOWN_INPUTS: Final = {"input_ids", "attention_mask", "token_type_ids"}
 Result = TypeVar("Result")
 
 
-def worker_pool() -> ThreadPoolExecutor:
-    """Return the threads that embedded stages share: one a core, each running one single-threaded call."""
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="embedded")
+def worker_pool(threads: int | None = None) -> ThreadPoolExecutor:
+    """Return the threads that embedded stages share, each running one single-threaded call at a time.
+
+    None means one for each core that this process may run on.
+    """
+    return ThreadPoolExecutor(threads or _cores(), thread_name_prefix="embedded")
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class OnnxModel:

@@ -77,8 +77,8 @@ class TeiWire:
             case _:
                 return common_fault(reply.status)
 
-    def next_route(self) -> bool:
-        return False
+    def next_route(self) -> None:
+        """Stay: there is one route."""
 
     async def discover(self, get: Getter) -> Observed | Fault:
         reply = await get("/info")
@@ -106,6 +106,8 @@ def _validation(message: str, status: int) -> Fault:
         return Fault(FaultKind.TOO_LONG, "too_long", limit, number_after(_GIVEN, message))
     if (limit := number_after(_TOO_MANY, message)) is not None:
         return Fault(FaultKind.TOO_MANY_TEXTS, "batch_too_large", limit)
+    if status == 413:  # a gateway's own limit, told in its own JSON
+        return Fault(FaultKind.TOO_MANY_BYTES, "payload_limit")
     return Fault(FaultKind.REFUSED, f"status_{status}")
 
 

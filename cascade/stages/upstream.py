@@ -21,6 +21,10 @@ __all__ = ["Lost", "Reply", "Upstream", "build_client", "read_token"]
 
 _BASE_BYTES: Final = 65_536
 _BYTES_PER_TEXT: Final = 4_096
+_ECHO: Final = 3
+"""How many times longer an echoed document may be: a server may escape what is not ASCII."""
+_KEEPALIVE_SECONDS: Final = 4
+"""Below the five seconds after which vLLM and llama.cpp close an idle connection: a POST must not meet that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,10 @@ class Upstream:
             self._headers["authorization"] = f"Bearer {token}"
 
     async def post(self, path: str, body: bytes, *, request_id: str, texts: int) -> Reply:
-        """Post JSON and read the answer, of at most a size that fits ``texts`` scores. Raises Lost."""
+        """Post JSON and read the answer, of at most a size that fits ``texts`` scores and an echo. Raises Lost."""
         headers = {**self._headers, "x-request-id": request_id}
         request = self._client.build_request("POST", self._url + path, content=body, headers=headers)
-        return await self._send(request, _BASE_BYTES + _BYTES_PER_TEXT * texts)
+        return await self._send(request, _BASE_BYTES + _BYTES_PER_TEXT * texts + _ECHO * len(body))
 
     async def get(self, path: str) -> Reply:
         """Get a document of at most 1 MiB. Raises Lost."""
@@ -75,9 +79,10 @@ class Upstream:
                 body = await _read(response, most_bytes)
             finally:
                 await response.aclose()
+            return Reply(response.status_code, response.headers, body)
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, ssl.SSLError, OSError) as error:
-            raise Lost(_cause(error)) from None
-        return Reply(response.status_code, response.headers, body)
+            lost = Lost(_cause(error))
+        raise lost  # outside, since the transport's own error may quote what the server wrote
 
 
 async def _read(response: httpx.Response, most_bytes: int) -> bytes:
@@ -93,8 +98,10 @@ async def _read(response: httpx.Response, most_bytes: int) -> bytes:
 
 def _cause(error: BaseException) -> str:  # noqa: PLR0911 - a table
     """Name what happened by the transport's own exception: its httpx class does not tell."""
-    cause = error.__cause__ or error
-    match cause:
+    own = isinstance(error, httpx.DecodingError | aiohttp.ClientResponseError)
+    match error if own else error.__cause__ or error:
+        case httpx.DecodingError():
+            return "bad_encoding"
         case aiohttp.ClientConnectorDNSError():
             return "dns"
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
@@ -121,9 +128,15 @@ def build_client(spec: HttpStage) -> httpx.AsyncClient:
         context = ssl.create_default_context(cafile=spec.ca_bundle)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"ca_bundle {spec.ca_bundle}: cannot be used: {type(error).__name__}") from None
-    limits = httpx.Limits(max_connections=spec.max_in_flight_texts, keepalive_expiry=30)
+
+    def session() -> aiohttp.ClientSession:  # made at the first request, since it belongs to a running loop
+        connector = aiohttp.TCPConnector(
+            limit=spec.max_in_flight_texts, keepalive_timeout=_KEEPALIVE_SECONDS, ssl=context
+        )
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+
     return httpx.AsyncClient(
-        transport=AiohttpTransport(verify=context, trust_env=False, limits=limits),
+        transport=AiohttpTransport(verify=context, trust_env=False, client=session),
         timeout=httpx.Timeout(None, connect=spec.connect_ms / 1000),
         trust_env=False,
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),

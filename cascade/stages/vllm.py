@@ -91,11 +91,8 @@ class VllmWire:
             case _:
                 return common_fault(reply.status)
 
-    def next_route(self) -> bool:
-        if len(self._routes) == 1:
-            return False
-        self._routes.pop(0)
-        return True
+    def next_route(self) -> None:
+        self._routes.reverse()
 
     async def discover(self, get: Getter) -> Observed | Fault:
         reply = await get("/v1/models")

@@ -47,7 +47,8 @@ def _folder(weights: Weights) -> Path:
     folder = Path(str(weights.folder))
     if weights.package is None:
         return folder
-    found = importlib.util.find_spec(weights.package)
+    # a dotted name is not looked up, since that would import what stands before the dot
+    found = importlib.util.find_spec(weights.package) if weights.package.isidentifier() else None
     if found is None or not found.submodule_search_locations:
         raise ConfigError(f"weights: the package {weights.package} is not installed; install cascade-rerank[embedded]")
     return Path(found.submodule_search_locations[0]) / folder
@@ -56,12 +57,11 @@ def _folder(weights: Weights) -> Path:
 def _hub(weights: Weights) -> Path:
     try:
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError:
         raise ConfigError("weights: a hub model needs huggingface_hub; install cascade-rerank[embedded]") from None
     try:
         return Path(snapshot_download(str(weights.hub), revision=weights.revision, allow_patterns=[_MODEL, _TOKENIZER]))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - some errors are those of its HTTP library, which differs by version
         raise ConfigError(f"weights: {weights.hub} cannot be fetched: {type(error).__name__}") from None
 
 

@@ -82,8 +82,8 @@ class Wire(Protocol):
         """Classify any other answer."""
         ...
 
-    def next_route(self) -> bool:
-        """Move to another route after ``NO_ROUTE``; False when there is none left."""
+    def next_route(self) -> None:
+        """Move to the next route after ``NO_ROUTE``, round and round; a server with one stays there."""
         ...
 
     async def discover(self, get: Getter) -> Observed | Fault:
@@ -97,6 +97,7 @@ _PLAIN: Final = {
     404: Fault(FaultKind.NO_ROUTE, "no_route"),
     405: Fault(FaultKind.NO_ROUTE, "no_route"),
     429: Fault(FaultKind.OVERLOADED, "status_429"),
+    501: Fault(FaultKind.REFUSED, "status_501"),
     502: Fault(FaultKind.UNREACHABLE, "status_502"),
     503: Fault(FaultKind.OVERLOADED, "status_503"),
     504: Fault(FaultKind.TIMEOUT, "status_504"),
@@ -131,6 +132,6 @@ def error_text(body: dict[str, Any]) -> str:
 
 
 def number_after(pattern: re.Pattern[str], text: str) -> int | None:
-    """Return the number that a pattern's first group finds."""
+    """Return the number that a pattern's first group finds; a number of more than nine digits is no limit."""
     found = pattern.search(text)
-    return int(found[1]) if found else None
+    return int(found[1]) if found and len(found[1]) <= 9 else None

@@ -29,7 +29,7 @@ def configure_logging(level: str, stream: BinaryIO) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _without_exceptions,
-            structlog.processors.JSONRenderer(serializer=lambda event, **_: orjson.dumps(event, default=repr)),
+            structlog.processors.JSONRenderer(serializer=lambda event, **_: orjson.dumps(event, default=_kind)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=structlog.BytesLoggerFactory(stream),
@@ -49,17 +49,20 @@ class _NameOnly(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         kind = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
-        get_logger().log(max(record.levelno, 10), "library", logger=record.name, exception=kind)
+        level = min(max(record.levelno // 10 * 10, 10), 50)  # libraries may have levels of their own in between
+        get_logger().log(level, "library", logger=record.name, exception=kind)
 
 
 def _without_exceptions(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Drop tracebacks and exception texts, which may hold input; the kind of exception stays."""
+    """Drop tracebacks and exception texts, which may hold input."""
     for key in ("exc_info", "exception_text", "stack_info"):
         event.pop(key, None)
-    for key, value in event.items():
-        if isinstance(value, BaseException):
-            event[key] = type(value).__name__
     return event
+
+
+def _kind(value: object) -> str:
+    """Stand in for what is not plain data, an exception among it: its repr may hold text."""
+    return type(value).__name__
 
 
 def get_logger() -> structlog.stdlib.BoundLogger:

@@ -109,7 +109,8 @@ class Metrics:
 
     def _observe_round(self, item: Round) -> None:
         self._rounds[item.stage, item.outcome].inc()
-        self._stage_seconds[item.stage].observe(item.elapsed_ms / 1000)
+        if item.sent:  # a round that was never sent took no time, and would make the stage look fast
+            self._stage_seconds[item.stage].observe(item.elapsed_ms / 1000)
         if item.cost is None:
             return
         self._pairs[item.stage].inc(item.scored)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .environments import Engine, environment
 
-__all__ = ["EngineStartError", "Server", "llamacpp_server", "vllm_server"]
+__all__ = ["EngineStartError", "Server", "free_port", "llamacpp_server", "running", "vllm_server"]
 
 _HOST = "127.0.0.1"
 _MODELS = Path(__file__).resolve().parents[1] / "fixtures" / "models"
@@ -25,7 +25,7 @@ _TERM_S = 20.0
 _LOG_TAIL_LINES = 30
 
 # Variables of the caller that would change what a server does.
-_UNINHERITED = ("HF_", "LLAMA_", "PYTHONPATH", "VLLM_")
+_UNINHERITED = ("CASCADE_", "HF_", "LLAMA_", "PYTHONPATH", "VLLM_")
 # One OpenMP thread and no binding: a server beside tests on few cores would otherwise starve both.
 _VLLM_SETTINGS = {
     "HF_HUB_OFFLINE": "1",
@@ -60,29 +60,31 @@ def vllm_server(
     Output goes to a file in the existing folder `logs`. With `api_key`, only `/v1` and `/v2`
     routes ask for it. Raises `EngineStartError` when it is not healthy within `start_s` seconds.
     """
-    port = _free_port()
+    port = free_port()
     command = [_program(Engine.VLLM, "python"), "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--host", _HOST, "--port", str(port), "--model", str(_MODELS / "micro-ce")]
     command += ["--served-model-name", model, "--runner", "pooling", "--dtype", "float32", "--enforce-eager"]
     if api_key is not None:
         command += ["--api-key", api_key]
-    with _running(command, _VLLM_SETTINGS, port, logs / f"vllm-{port}.log", start_s) as pid:
+    with running(command, _VLLM_SETTINGS, port, logs / f"vllm-{port}.log", start_s) as pid:
         yield Server(f"http://{_HOST}:{port}", model, pid, _told(port, "/version", "version"))
 
 
 @contextmanager
-def llamacpp_server(logs: Path, *, model: str = "tiny-ce", start_s: float = _LLAMACPP_START_S) -> Iterator[Server]:
+def llamacpp_server(
+    logs: Path, *, model: str = "tiny-ce", port: int | None = None, start_s: float = _LLAMACPP_START_S
+) -> Iterator[Server]:
     """Run llama.cpp's server on the tiny-ce cross-encoder, served as `model`, with four slots.
 
     Its scores are not the model's: use it for the protocol. `logs`, `start_s` and the error are
-    those of `vllm_server`.
+    those of `vllm_server`. With `port` it can come back where another was.
     """
-    port = _free_port()
+    port = free_port() if port is None else port
     command = [_program(Engine.LLAMACPP, "llama-server-vulkan"), "--host", _HOST, "--port", str(port)]
     command += ["--model", str(_MODELS / "tiny-ce.gguf"), "--alias", model]
     command += ["--reranking", "--gpu-layers", "0", "--threads", "1", "--parallel", "4"]
     command += ["--ctx-size", "2048", "--batch-size", "2048", "--ubatch-size", "2048"]
-    with _running(command, {}, port, logs / f"llamacpp-{port}.log", start_s) as pid:
+    with running(command, {}, port, logs / f"llamacpp-{port}.log", start_s) as pid:
         yield Server(f"http://{_HOST}:{port}", model, pid, _told(port, "/props", "build_info"))
 
 
@@ -94,7 +96,7 @@ def _program(engine: Engine, name: str) -> str:
     return str(target.bin / name)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Return a loopback port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
@@ -103,9 +105,7 @@ def _free_port() -> int:
 
 
 @contextmanager
-def _running(
-    command: Sequence[str], settings: Mapping[str, str], port: int, log: Path, start_s: float
-) -> Iterator[int]:
+def running(command: Sequence[str], settings: Mapping[str, str], port: int, log: Path, start_s: float) -> Iterator[int]:
     """Run the command as the leader of a new process group and session; yield its id once healthy."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_UNINHERITED)}
     with log.open("ab") as output:

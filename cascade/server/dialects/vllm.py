@@ -28,7 +28,7 @@ _STATUS: Final = {
     RequestFault.UNSUPPORTED: (415, "Bad Request"),
     RequestFault.NOT_ANSWERED: (503, "ServiceUnavailableError"),
 }
-_SPELLINGS: Final = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2"))
+_SPELLINGS: Final = (("text_1", "text_2"), ("queries", "documents"), ("queries", "items"), ("data_1", "data_2"))
 
 
 def _flatten(value: object) -> object:
@@ -48,7 +48,7 @@ def _is_text(part: object) -> bool:
 
 
 def _listed(value: object) -> object:
-    return value if isinstance(value, list) else [value]
+    return [value] if isinstance(value, (str, dict)) else value
 
 
 def _boolean(value: object) -> object:
@@ -138,17 +138,17 @@ class VllmScoreFormat(_Errors):
     name = Dialect.VLLM_SCORE
 
     def parse(self, body: Any, headers: Mapping[str, str], most_documents: int) -> Parsed:
-        if isinstance(body, dict):
-            first, second = next(
-                (pair for pair in _SPELLINGS if pair[0] in body and pair[1] in body), ("text_1", "text_2")
-            )
-            rest = {key: value for key, value in body.items() if key not in (first, second)}
-            body = rest | {new: body[old] for new, old in (("text_1", first), ("text_2", second)) if old in body}
-        _count(body, "text_2", most_documents)
-        if isinstance(body, dict) and isinstance(body.get("text_1"), list) and len(body["text_1"]) > 1:
+        first, second = _spelling(body)
+        _count(body, second, most_documents)
+        if isinstance(body, dict) and isinstance(body.get(first), list) and len(body[first]) > 1:
             rule = "one query a request; a list of several queries is not supported"
-            raise RequestError(RequestFault.SCHEMA, "text_1", rule)
-        given = validate(VllmScoreRequest, body)
+            raise RequestError(RequestFault.SCHEMA, first, rule)
+        try:
+            given = validate(VllmScoreRequest, _respelled(body, {first: "text_1", second: "text_2"}))
+        except RequestError as error:
+            name, dot, rest = error.field.partition(".")
+            caller_name = {"text_1": first, "text_2": second}.get(name, name)
+            raise RequestError(error.fault, caller_name + dot + rest, error.rule) from None
         request = Request(
             query=Text(given.text_1[0]),
             candidates=tuple(Candidate(Text(text)) for text in given.text_2),
@@ -163,6 +163,20 @@ class VllmScoreFormat(_Errors):
         scored = sorted(ranking.results, key=lambda item: item.index)
         data = [{"index": item.index, "object": "score", "score": _score(item, options)} for item in scored]
         return _answer(ranking, options, {"object": "list", "created": int(time.time()), "data": data})
+
+
+def _spelling(body: Any) -> tuple[str, str]:
+    """Return the names that a body gives query and documents: a pair in full, else one begun, else the oldest."""
+    given = body if isinstance(body, dict) else {}
+    return max(_SPELLINGS, key=lambda pair: (pair[0] in given) + (pair[1] in given))
+
+
+def _respelled(body: Any, names: Mapping[str, str]) -> Any:
+    """Return a body whose query and documents have the names of the model, and no other spelling beside them."""
+    if not isinstance(body, dict):
+        return body
+    rest = {key: value for key, value in body.items() if key not in ("text_1", "text_2")}
+    return rest | {new: body[old] for old, new in names.items() if old in body}
 
 
 def _count(body: Any, key: str, most: int) -> None:

@@ -1,0 +1,58 @@
+"""Read a YAML file that a person wrote, and refuse what they cannot have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cascade.errors import ConfigError
+
+__all__ = ["read_mapping"]
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuse what plain YAML does not need.
+
+    A key given twice: one of the two would be lost. Anchors and aliases: a mapping may then hold itself,
+    and a few lines may stand for millions. Tags: they make values that are not plain data.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        for what, value in (("anchors and aliases", event.anchor), ("tags", getattr(event, "tag", None))):
+            if value is not None:
+                raise ConfigError(f"line {event.start_mark.line + 1}: {what} are not allowed")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen:
+                raise ConfigError(f"line {key_node.start_mark.line + 1}: {key} is given twice")
+            if isinstance(key, Hashable):
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the one mapping that a file in UTF-8 holds. Raises ConfigError naming the line, never a value."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {type(error).__name__}") from None
+    try:
+        values = yaml.load(text, _StrictLoader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date or number that is none
+        raise ConfigError(f"not valid YAML{_where(error)}") from None
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise ConfigError("the file must hold one mapping")
+    return values
+
+
+def _where(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f" at line {mark.line + 1}" if mark is not None else ""

@@ -1,0 +1,75 @@
+"""Arrange a stage of a release before a fake server: the real client, and no network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import respx
+
+from cascade.guard.deadline import Deadline
+from cascade.policy.release import parse_release
+from cascade.stages.base import Stage
+from cascade.stages.build import build_stages
+from cascade.testing.upstream import FakeServer
+from cascade.text import Text
+from cascade.types import StageName, StageScores
+
+__all__ = ["TEI", "VLLM", "Contract", "released"]
+
+TEI = {"adapter": "tei", "url": "http://reranker.test", "model": "fake/reranker", "engine": "tei/1.9"}
+VLLM = {"adapter": "vllm", "url": "http://reranker.test", "model": "fake/reranker", "engine": "vllm/0.32"}
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A stage, and what left it."""
+
+    stage: Stage
+    route: respx.Route
+
+    async def score(self, query: str, documents: list[str]) -> StageScores:
+        """Score strings with time enough."""
+        deadline = Deadline.after_ms(20_000, asyncio.get_running_loop().time)
+        return await self.stage.score(
+            Text(query), [Text(text) for text in documents], deadline=deadline, call_id="call"
+        )
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """Return the body of each scoring call, byte for byte."""
+        return [call.request.content for call in self.route.calls if call.request.method == "POST"]
+
+    @property
+    def paths(self) -> list[str]:
+        """Return the path of every call, discovery among them."""
+        return [call.request.url.path for call in self.route.calls]
+
+
+@asynccontextmanager
+async def released(
+    server: FakeServer, declared: Mapping[str, Any], environment: Mapping[str, str] | None = None, **fields: Any
+) -> AsyncIterator[Contract]:
+    """Give the started stage that a release declares, before a fake server."""
+    release = parse_release(
+        {
+            "release": "contract",
+            "stages": {"small": {**declared, **fields}},
+            "depth": 50,
+            "escalation": "none",
+            "budgets": {"total_ms": 90, "small_ms": 30, "large_ms": 50, "reserve_ms": 7},
+        }
+    )
+    with ThreadPoolExecutor(1) as pool, respx.mock(using="httpx", assert_all_called=False) as router:
+        route = router.route(host="reranker.test").mock(side_effect=server)
+        clock = asyncio.get_running_loop().time
+        stage = build_stages(release, clock=clock, pool=pool, environment=environment or {})[StageName.SMALL]
+        await stage.start()
+        try:
+            yield Contract(stage, route)
+        finally:
+            await stage.aclose()

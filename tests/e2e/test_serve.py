@@ -1,0 +1,292 @@
+"""The real process: ``cascade serve`` before a reranker server, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import orjson
+import pytest
+
+from cascade.testing.upstream import FakeTei
+from tests.e2e.processes import Process, cascade, listening, serving, write_yaml
+
+_CANARY: Final = "kingfisher 7f3a"
+_BARE: Final[dict[str, Any]] = {
+    "release": "bare-1",
+    "stages": {},
+    "depth": 0,
+    "escalation": "none",
+    "budgets": {"total_ms": 1000, "small_ms": 100, "large_ms": 100, "reserve_ms": 10},
+}
+_ONE_STAGE: Final[dict[str, Any]] = {
+    "release": "one-1",
+    "stages": {"small": {"adapter": "tei", "url": "${UPSTREAM_URL}", "model": "m", "engine": "tei/1.9"}},
+    "depth": 50,
+    "escalation": "none",
+    "budgets": {"total_ms": 5000, "small_ms": 20_000, "large_ms": 100, "reserve_ms": 20},
+}
+
+
+@dataclass
+class HangingTei(FakeTei):
+    """Answer as ever, but never a query that says so; ``holding`` counts those."""
+
+    holding: int = 0
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if b"hang" in await request.aread():
+            self.holding += 1
+            await asyncio.sleep(600)
+        return await super().__call__(request)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A sidecar and its upstream."""
+
+    process: Process
+    upstream: HangingTei
+
+    def client(self) -> httpx.Client:
+        """Return a client of the public listener."""
+        return httpx.Client(base_url=self.process.public, trust_env=False, timeout=30)
+
+
+def _start(stack: ExitStack, folder: Path, *arguments: str, **settings: Any) -> Running:
+    upstream = HangingTei()
+    url = stack.enter_context(listening(upstream))
+    release = write_yaml(folder / "release.yaml", _ONE_STAGE)
+    config = write_yaml(folder / "settings.yaml", settings)
+    process = stack.enter_context(
+        serving(folder, "--release", str(release), "--config", str(config), *arguments, UPSTREAM_URL=url)
+    )
+    return Running(process, upstream)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Serve at debug level for all tests of this module that stop nothing."""
+    with ExitStack() as stack:
+        yield _start(stack, tmp_path_factory.mktemp("serve"), "--log-level", "debug", max_body_bytes=6_000_000)
+
+
+def _body(query: str, texts: list[str]) -> dict[str, Any]:
+    return {"query": query, "texts": texts}
+
+
+def test_both_listeners_answer(running: Running) -> None:
+    """The public one reranks through the upstream, the admin one counts it, and each keeps to its own."""
+    with running.client() as client:
+        response = client.post("/rerank", json=_body("blue bird", ["bird", "fish", "blue bird"]))
+        assert [item["index"] for item in response.json()] == [2, 0, 1]
+        assert response.headers["x-cascade-stage"] == "small"
+        assert client.get("/livez").status_code == client.get("/readyz").status_code == 200
+        assert client.get("/metrics").status_code == client.get("/status").status_code == 404
+    with httpx.Client(base_url=running.process.admin, trust_env=False) as admin:
+        assert 'cascade_requests_total{dialect="tei",stage="small"}' in admin.get("/metrics").text
+        status = admin.get("/status").json()
+        assert (status["release"], status["ready"]) == ("one-1", True)
+        assert status["stages"]["small"]["observed"]["version"] == "1.9.0"
+        assert admin.post("/rerank", json={}).status_code == 404
+
+
+def test_a7_the_answer_leaves_in_time_when_the_upstream_hangs(running: Running) -> None:
+    """With 300 ms given and a server that never answers, the whole first-stage order comes in time."""
+    with running.client() as client:
+        began = time.monotonic()
+        response = client.post("/rerank", json=_body("hang", ["a", "b"]), headers={"x-request-timeout-ms": "300"})
+        assert time.monotonic() - began < 3
+    assert response.status_code == 200
+    assert [item["index"] for item in response.json()] == [0, 1]
+    assert response.headers["x-cascade-degraded"] == "stage_timeout"
+    assert int(response.headers["x-total-time"]) <= 300
+
+
+def test_h5_a_client_that_waits_keeps_no_other_waiting(running: Running) -> None:
+    """While ten requests hang, one from another thread is answered in full, and liveness at once."""
+    held = running.upstream.holding
+    answers: list[httpx.Response] = []
+
+    def ask() -> None:
+        with running.client() as client:
+            answers.append(client.post("/rerank", json=_body("hang", ["a"]), headers={"x-request-timeout-ms": "3000"}))
+
+    threads = [threading.Thread(target=ask) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    while running.upstream.holding < held + 10:
+        time.sleep(0.01)
+    with running.client() as client:
+        assert client.get("/livez").status_code == 200
+        other = client.post("/v1/rerank", json={"query": "bird", "documents": ["fish", "bird"]})
+        assert other.headers["x-cascade-stage"] == "small"
+        assert [item["index"] for item in other.json()["results"]] == [1, 0]
+    assert not answers  # all ten are still waiting
+    for thread in threads:
+        thread.join()
+    assert {answer.headers["x-cascade-degraded"] for answer in answers} == {"stage_timeout"}
+
+
+def test_a_document_of_five_megabytes_is_answered_over_a_socket(running: Running) -> None:
+    """The body comes in many pieces; the answer is the whole order."""
+    with running.client() as client:
+        response = client.post("/rerank", json=_body("bird", ["fish", "bird " * 1_000_000]))
+    assert [item["index"] for item in response.json()] == [1, 0]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_over_the_limit_is_refused_over_a_socket(running: Running, chunked: bool) -> None:
+    """413 comes back, with the length announced or not, and the listener serves on."""
+    body = orjson.dumps(_body("bird", ["a" * 7_000_000]))
+    pieces = (body[start : start + 65_536] for start in range(0, len(body), 65_536))
+    with running.client() as client:
+        response = client.post("/rerank", content=pieces if chunked else body)
+        assert response.status_code == 413
+        assert "at most 6000000 bytes" in response.text
+        assert client.post("/rerank", json=_body("q", ["a"])).status_code == 200
+
+
+def test_clients_that_break_off_do_no_harm(running: Running) -> None:
+    """Half a head, half a body, and bytes that are no HTTP leave a listener that serves on."""
+    host, port = running.process.public.removeprefix("http://").split(":")
+    for said in (
+        b"POST /rerank HTTP/1.1\r\nhost: x\r\ncont",
+        b'POST /rerank HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n\r\n{"texts": ["kingfisher 7f3a',
+        b"kingfisher 7f3a\r\n\r\n",
+    ):
+        with socket.create_connection((host, int(port)), timeout=5) as raw:
+            raw.sendall(said)
+    with running.client() as client:
+        assert client.post("/rerank", json=_body("q", ["a"])).status_code == 200
+
+
+def test_g1_the_process_prints_no_text_at_debug_level(running: Running) -> None:
+    """Queries, documents, header values and broken bodies are not on stdout or stderr of a real process."""
+    headers = {"authorization": f"Bearer {_CANARY}", "x-request-id": _CANARY, "user-agent": _CANARY}
+    with running.client() as client:
+        client.post("/rerank", json=_body(_CANARY, [_CANARY, ""]), headers=headers)
+        client.post("/rerank", json=_body(f"hang {_CANARY}", [_CANARY]), headers={"x-request-timeout-ms": "50"})
+        client.post("/rerank", content=f'{{"texts": ["{_CANARY}'.encode(), headers=headers)
+        client.post("/v1/cascade/rerank", json={_CANARY: _CANARY})
+        client.get(f"/{_CANARY}")
+        running.upstream.script.append(httpx.Response(500, text=_CANARY))
+        degraded = client.post("/rerank", json=_body(_CANARY, [_CANARY]))
+        assert degraded.headers["x-cascade-degraded"] == "stage_invalid_answer"
+    written = running.process.stderr.read_bytes()
+    assert b'"event":"rerank"' in written
+    for trace in (b"kingfisher", b"7f3a"):
+        assert trace not in written
+
+
+def test_h6_readiness_fails_first_and_requests_are_served_while_draining(tmp_path: Path) -> None:
+    """After SIGTERM readiness is 503 at once, requests still work, then connections are refused and it exits 0."""
+    with ExitStack() as stack:
+        running = _start(stack, tmp_path, drain_seconds=2.0)
+        with running.client() as client:
+            assert client.get("/readyz").status_code == 200
+            began = time.monotonic()
+            running.process.popen.terminate()
+            while client.get("/readyz").status_code != 503:
+                time.sleep(0.01)
+            assert time.monotonic() - began < 1.5
+            assert client.get("/livez").status_code == 200
+        with running.client() as new_connection:
+            response = new_connection.post("/rerank", json=_body("bird", ["fish", "bird"]))
+            assert response.headers["x-cascade-stage"] == "small"
+        assert running.process.popen.wait(30) == 0
+        assert time.monotonic() - began >= 2.0
+        with pytest.raises(httpx.ConnectError), running.client() as late:
+            late.get("/livez")
+        events = [event["event"] for event in running.process.events()]
+        assert events.index("serving") < events.index("stopping")
+        assert b"Traceback" not in running.process.stderr.read_bytes()
+
+
+def test_h6_a_request_under_way_is_finished_before_the_exit(tmp_path: Path) -> None:
+    """A request that outlasts the drain is answered in full by its stage, and the exit status is 0."""
+    with ExitStack() as stack:
+        running = _start(stack, tmp_path, drain_seconds=0.1)
+        running.upstream.delay_ms = 1500
+        answers: list[httpx.Response] = []
+
+        def ask() -> None:
+            with running.client() as client:
+                answers.append(client.post("/rerank", json=_body("bird", ["fish", "bird"])))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not running.upstream.posts:
+            time.sleep(0.01)
+        assert running.process.stop() == 0
+        thread.join()
+        assert [item["index"] for item in answers[0].json()] == [1, 0]
+        assert answers[0].headers["x-cascade-stage"] == "small"
+
+
+def test_a_release_without_stages_serves_alone(tmp_path: Path) -> None:
+    """Nothing upstream is needed to answer the first-stage order; flags beat the environment, which beats the file."""
+    release = write_yaml(tmp_path / "release.yaml", _BARE)
+    config = write_yaml(tmp_path / "settings.yaml", {"log_level": "error", "port": 1, "drain_seconds": 0})
+    with serving(
+        tmp_path, "--config", str(config), "--release", str(release), CASCADE__LOG_LEVEL="info", CASCADE__PORT="2"
+    ) as process:
+        response = httpx.post(f"{process.public}/rerank", json=_body("bird", ["fish", "bird"]), trust_env=False)
+        assert [item["index"] for item in response.json()] == [0, 1]
+        assert "x-cascade-degraded" not in response.headers
+        assert process.stop() == 0
+
+
+def _refusal(*arguments: str, **variables: str) -> str:
+    """Run a start that must fail; return its one line."""
+    done = cascade("serve", "--admin-port", "0", *arguments, variables=variables)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("cascade: ")
+    return line
+
+
+def test_a_port_in_use_is_exit_2_and_one_line(tmp_path: Path) -> None:
+    """The line names the setting and the address."""
+    release = str(write_yaml(tmp_path / "release.yaml", _BARE))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = _refusal("--release", release, "--port", str(port))
+    assert f"port: cannot listen on 127.0.0.1:{port}" in line
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"depth": -1}, "depth.depth"),
+        ({"tresholds": 1}, "tresholds"),
+        ({"stages": _ONE_STAGE["stages"]}, "UPSTREAM_URL is not set"),
+        (
+            {"stages": {"small": {**_ONE_STAGE["stages"]["small"], "url": "http://x", "auth": {"env": "NO_KEY"}}}},
+            "NO_KEY",
+        ),
+        ({"release": None}, "release"),
+    ],
+)
+def test_a_bad_release_is_exit_2_and_one_line(tmp_path: Path, change: dict[str, Any], named: str) -> None:
+    """The line names the file and the key, the missing variable, or the missing credential."""
+    release = str(write_yaml(tmp_path / "release.yaml", {**_BARE, **change}))
+    assert named in _refusal("--release", release, "--port", "0")
+
+
+def test_bad_settings_are_exit_2_and_one_line(tmp_path: Path) -> None:
+    """Unknown keys, values out of range and files that are missing are each named."""
+    config = write_yaml(tmp_path / "settings.yaml", {"prot": 1})
+    assert "settings: prot: " in _refusal("--config", str(config))
+    assert "settings: log_level: " in _refusal("--log-level", "loud")
+    assert "settings: prot: " in _refusal(CASCADE__PROT="1")
+    assert "cannot be read" in _refusal("--release", str(tmp_path / "none.yaml"), "--port", "0")

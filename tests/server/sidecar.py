@@ -1,0 +1,123 @@
+"""The real application over scripted stages, in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx
+import orjson
+
+from cascade.guard.deadline import Clock
+from cascade.pipeline import Pipeline
+from cascade.policy.release import Release, parse_release
+from cascade.server.admin import admin_app
+from cascade.server.app import Service, public_app
+from cascade.stages.base import Stage
+from cascade.telemetry.metrics import Metrics
+from cascade.testing.stages import ScriptedStage
+from cascade.testing.upstream import overlap
+from cascade.types import StageName
+
+__all__ = ["BODIES", "ROUTES", "Sidecar", "dumps", "release_of", "sidecar"]
+
+ROUTES: Final = {
+    "native": ("/v1/cascade/rerank",),
+    "tei": ("/rerank",),
+    "vllm": ("/v1/rerank", "/rerank", "/v2/rerank"),
+    "vllm-score": ("/v1/score", "/score"),
+}
+"""The routes of each dialect."""
+
+
+def _native(query: str, texts: list[str]) -> dict[str, Any]:
+    return {"query": query, "candidates": [{"text": text} for text in texts]}
+
+
+BODIES: Final[Mapping[str, Callable[[str, list[str]], dict[str, Any]]]] = {
+    "native": _native,
+    "tei": lambda query, texts: {"query": query, "texts": texts},
+    "vllm": lambda query, texts: {"query": query, "documents": texts},
+    "vllm-score": lambda query, texts: {"text_1": query, "text_2": texts},
+}
+"""How each dialect writes a query and its documents."""
+
+
+def dumps(value: Any) -> bytes:
+    """Return JSON as a client would send it."""
+    return orjson.dumps(value)
+
+
+def release_of(**fields: Any) -> Release:
+    """Return a release of two HTTP stages; ``fields`` replace its own."""
+    stage = {"adapter": "tei", "url": "http://upstream.test", "engine": "tei/1.9", "dtype": "float16"}
+    written: dict[str, Any] = {
+        "release": "test-1",
+        "stages": {
+            "small": {**stage, "model": "test/small", "max_length": 512},
+            "large": {**stage, "model": "test/large", "revision": "abc123", "max_length": 1024},
+        },
+        "depth": 50,
+        "escalation": {"kind": "static", "top_m": 20},
+        "budgets": {"total_ms": 1000.0, "small_ms": 400.0, "large_ms": 500.0, "reserve_ms": 20.0},
+    }
+    return parse_release({**written, **fields})
+
+
+@dataclass(slots=True)
+class Sidecar:
+    """A service with its stages, and clients of both listeners."""
+
+    service: Service
+    small: ScriptedStage
+    large: ScriptedStage
+    public: httpx.AsyncClient = field(init=False)
+    admin: httpx.AsyncClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.public, self.admin = (
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://sidecar.test"
+            )
+            for app in (public_app(self.service), admin_app(self.service))
+        )
+
+    async def post(self, path: str, body: Any, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        """Post JSON, or bytes as they are."""
+        content = body if isinstance(body, bytes) else dumps(body)
+        return await self.public.post(path, content=content, headers=dict(headers or {}))
+
+    async def metrics(self) -> dict[str, float]:
+        """Return every sample of the exposition by its name and labels."""
+        lines = (await self.admin.get("/metrics")).text.splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+
+def sidecar(
+    small: ScriptedStage | None = None,
+    large: ScriptedStage | None = None,
+    *,
+    release: Release | None = None,
+    stages: Mapping[StageName, Stage] | None = None,
+    max_body_bytes: int = 8_000_000,
+    clock: Clock | None = None,
+) -> Sidecar:
+    """Make a sidecar whose stages score by shared words, on the clock of the running loop unless another is given."""
+    small = small or ScriptedStage(overlap)
+    large = large or ScriptedStage(overlap)
+    clock = clock or asyncio.get_running_loop().time
+    metrics = Metrics()
+    numbers = itertools.count(1)
+    pipeline = Pipeline(
+        release or release_of(),
+        stages if stages is not None else {StageName.SMALL: small, StageName.LARGE: large},
+        clock=clock,
+        new_id=lambda: f"decision-{next(numbers)}",
+        hash_query=lambda query: "0" * 16,
+        count_fault=metrics.count_fault,
+    )
+    service = Service(pipeline, metrics, clock, "sha256:release", "sha256:policy", max_body_bytes, ready=True)
+    return Sidecar(service, small, large)

@@ -1,0 +1,58 @@
+"""The admin listener."""
+
+from __future__ import annotations
+
+from cascade import __version__
+from cascade.stages.base import Observed
+from cascade.testing.stages import ScriptedStage
+from cascade.testing.upstream import overlap
+from tests.server.sidecar import BODIES, sidecar
+
+
+async def test_metrics_are_prometheus_text_and_count_requests() -> None:
+    """The exposition names its format and grows with each answer."""
+    served = sidecar()
+    await served.post("/rerank", BODIES["tei"]("q", ["a"]))
+    response = await served.admin.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    assert (await served.metrics())['cascade_requests_total{dialect="tei",stage="large"}'] == 1
+
+
+async def test_metrics_show_a_stage_whose_server_cannot_serve_it() -> None:
+    """The gauge is 1 for an unusable stage and follows it back to 0."""
+    small = ScriptedStage(overlap, unusable="not_a_reranker")
+    served = sidecar(small)
+    assert (await served.metrics())['cascade_stage_unusable{stage="small"}'] == 1
+    assert (await served.metrics())['cascade_stage_unusable{stage="large"}'] == 0
+    small.unusable = None
+    assert (await served.metrics())['cascade_stage_unusable{stage="small"}'] == 0
+
+
+async def test_h1_status_tells_the_active_release_and_each_stage() -> None:
+    """Release, digests, readiness, and what each stage declares, observed and lacks; no address."""
+    large = ScriptedStage(overlap, observed=Observed(model="m", max_length=512), unusable="unknown_model")
+    served = sidecar(large=large)
+    response = await served.admin.get("/status")
+    body = response.json()
+    stages = body.pop("stages")
+    assert body == {
+        "version": __version__,
+        "ready": True,
+        "release": "test-1",
+        "digest": "sha256:release",
+        "policy_digest": "sha256:policy",
+    }
+    assert set(stages) == {"small", "large"}
+    assert stages["small"]["declared"]["model"] == "scripted"
+    assert stages["small"]["observed"] is None
+    assert stages["small"]["unusable"] is None
+    assert stages["large"]["observed"]["max_length"] == 512
+    assert stages["large"]["unusable"] == "unknown_model"
+    assert "upstream.test" not in response.text
+
+
+async def test_the_admin_listener_reranks_nothing() -> None:
+    """Public routes are not on the admin listener."""
+    served = sidecar()
+    assert (await served.admin.post("/rerank", content=b"{}")).status_code == 404
+    assert (await served.admin.get("/livez")).status_code == 404

@@ -1,0 +1,253 @@
+"""Start and stop, in this process; tests/e2e starts the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import orjson
+import pytest
+import yaml
+
+from cascade.errors import ConfigError
+from cascade.server.app import public_app
+from cascade.server.lifecycle import open_service, read_release, serve
+from cascade.server.settings import Settings
+from cascade.testing.upstream import FakeTei
+from cascade.types import StageName
+from tests.e2e.processes import listening
+
+_BARE: Final[dict[str, Any]] = {
+    "release": "bare-1",
+    "stages": {},
+    "depth": 0,
+    "escalation": "none",
+    "budgets": {"total_ms": 1000, "small_ms": 100, "large_ms": 100, "reserve_ms": 10},
+}
+
+
+def _closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        return int(bound.getsockname()[1])
+
+
+def _release(folder: Path, **fields: Any) -> Path:
+    path = folder / "release.yaml"
+    path.write_text(yaml.safe_dump({**_BARE, **fields}), encoding="utf-8")
+    return path
+
+
+class _Stopper(threading.Thread):
+    """Wait for the 'serving' line, look around, and end this process's serving by a signal."""
+
+    def __init__(self, log: Path, number: signal.Signals) -> None:
+        super().__init__()
+        self._log = log
+        self._number = number
+        self.seen: dict[str, Any] = {}
+
+    def run(self) -> None:
+        for _ in range(2000):
+            line = self._serving()
+            if line is not None:
+                break
+            threading.Event().wait(0.005)
+        else:
+            return
+        try:
+            self.seen = line
+            with httpx.Client(trust_env=False, timeout=5) as client:
+                self.seen["ready"] = client.get(f"{line['public']}/readyz").status_code
+                self.seen["status"] = client.get(f"{line['admin']}/status").json()
+        finally:
+            os.kill(os.getpid(), self._number)
+
+    def _serving(self) -> dict[str, Any] | None:
+        lines = self._log.read_bytes().splitlines() if self._log.exists() else []
+        return next((event for event in map(orjson.loads, lines) if event["event"] == "serving"), None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_h6_serve_runs_until_a_signal(tmp_path: Path, number: signal.Signals, host: str) -> None:
+    """Both listeners answer at the addresses of the 'serving' line; a signal ends serving in good order."""
+    try:
+        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError:
+        pytest.skip("this machine has no such address")
+    log = tmp_path / "log"
+    settings = Settings(
+        release=_release(tmp_path), host=host, port=0, admin_host=host, admin_port=0, log_file=log, drain_seconds=0
+    )
+    stopper = _Stopper(log, number)
+    stopper.start()
+    serve(settings)
+    stopper.join()
+    assert stopper.seen["ready"] == 200
+    assert stopper.seen["status"]["release"] == stopper.seen["release"] == "bare-1"
+    assert stopper.seen["status"]["digest"] == stopper.seen["digest"]
+    events = [orjson.loads(line)["event"] for line in log.read_bytes().splitlines()]
+    assert events.index("serving") < events.index("stopping")
+
+
+def _told_of_the_stage(folder: Path, url: str) -> list[tuple[str, str, str, str | None]]:
+    """Serve one stage until it is announced; return event, level, stage and code of the lines about it."""
+    stage = {"adapter": "tei", "url": url, "model": "m", "engine": "tei/1.9", "connect_ms": 50}
+    log = folder / "log"
+    stopper = _Stopper(log, signal.SIGTERM)
+    stopper.start()
+    release = _release(folder, stages={"small": stage}, depth=5)
+    serve(Settings(release=release, port=0, admin_port=0, log_file=log, drain_seconds=0))
+    stopper.join()
+    events = [event for event in map(orjson.loads, log.read_bytes().splitlines()) if "stage" in event["event"]]
+    return [(event["event"], event["level"], event["stage"], event.get("code")) for event in events]
+
+
+def test_serve_says_which_stage_has_not_been_reached(tmp_path: Path) -> None:
+    """A server that refuses connections does not keep the sidecar from serving: a line says so."""
+    told = _told_of_the_stage(tmp_path, f"http://127.0.0.1:{_closed_port()}")
+    assert told == [("stage not reached yet", "warning", "small", None)]
+
+
+def test_d6_serve_says_which_server_cannot_serve_its_stage(tmp_path: Path) -> None:
+    """A server that holds another kind of model is an error line with the cause; serving goes on without it."""
+    with listening(FakeTei(model_type="embedding")) as url:
+        assert _told_of_the_stage(tmp_path, url) == [("stage unusable", "error", "small", "not_a_reranker")]
+
+
+def test_serve_says_nothing_of_a_stage_that_is_there(tmp_path: Path) -> None:
+    """No line is written for a server that answered."""
+    with listening(FakeTei()) as url:
+        assert _told_of_the_stage(tmp_path, url) == []
+
+
+@pytest.mark.parametrize("which", ["port", "admin_port"])
+def test_a_port_in_use_is_named(tmp_path: Path, which: str) -> None:
+    """The error names the setting and the address, and the other listener's socket is given back."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = {"port": 0, "admin_port": 0, which: port}
+        settings = Settings(release=_release(tmp_path), log_file=tmp_path / "log", **ports)
+        with pytest.raises(ConfigError, match=rf"^{which}: cannot listen on 127.0.0.1:{port}: .*in use"):
+            serve(settings)
+
+
+@pytest.mark.parametrize("host", ["a..b", "bäd", "a\x00b", "no-such-host.invalid"])
+def test_a_host_that_is_none_is_named(tmp_path: Path, host: str) -> None:
+    """A name that cannot be an address, or that nothing resolves, is an error of the setting."""
+    settings = Settings(release=_release(tmp_path), host=host, log_file=tmp_path / "log")
+    with pytest.raises(ConfigError) as refused:
+        serve(settings)
+    assert str(refused.value).startswith("port: cannot listen on ")
+    assert str(refused.value).isprintable()
+
+
+def test_a_log_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    """The error names the setting."""
+    with pytest.raises(ConfigError, match=r"^log_file: cannot be opened: IsADirectoryError$"):
+        serve(Settings(log_file=tmp_path))
+
+
+def test_a_bad_release_gives_both_sockets_back(tmp_path: Path) -> None:
+    """A start that fails after the sockets were bound leaves neither open."""
+    bad = _release(tmp_path, depth=-1)
+    port = _closed_port()
+    with pytest.raises(ConfigError, match="depth"):
+        serve(Settings(release=bad, port=port, admin_port=0, log_file=tmp_path / "log"))
+    socket.create_server(("127.0.0.1", port)).close()
+
+
+async def test_open_service_starts_and_closes_stages(tmp_path: Path) -> None:
+    """The service has the release's stages, metrics that name it, and a readiness that is still false."""
+    before = asyncio.all_tasks()
+    with listening(FakeTei()) as url:
+        stage = {"adapter": "tei", "url": url, "model": "m", "engine": "e"}
+        path = _release(tmp_path, stages={"large": stage}, depth=5, escalation={"kind": "static", "top_m": 5})
+        async with open_service(Settings(release=path), {}) as service:
+            assert set(service.pipeline.stages) == {StageName.LARGE}
+            assert service.pipeline.stages[StageName.LARGE].observed is not None
+            assert service.ready is False
+            exposed = service.metrics.exposition().decode()
+            assert f'cascade_release_info{{digest="{service.digest}",release="bare-1"' in exposed
+    assert asyncio.all_tasks() == before
+
+
+async def test_open_service_gives_back_what_it_opened_when_a_stage_cannot_start(tmp_path: Path) -> None:
+    """Weights that are not there are a ConfigError, and the other stage's task is ended."""
+    small = {
+        "adapter": "tei",
+        "url": f"http://127.0.0.1:{_closed_port()}",
+        "model": "m",
+        "engine": "e",
+        "connect_ms": 50,
+    }
+    large = {"adapter": "onnx", "model": "m", "engine": "onnxruntime", "weights": {"folder": str(tmp_path / "none")}}
+    path = _release(
+        tmp_path, stages={"small": small, "large": large}, depth=5, escalation={"kind": "static", "top_m": 5}
+    )
+    before = asyncio.all_tasks()
+    with pytest.raises(ConfigError, match="none"):
+        async with open_service(Settings(release=path), {}):
+            pytest.fail("a stage without weights started")
+    assert {task for task in asyncio.all_tasks() - before if "limits of" in task.get_name()} == set()
+
+
+def test_the_packaged_release_is_read_where_none_is_named() -> None:
+    """Without a setting the default release is served."""
+    assert read_release(Settings(), {}).release.release == "default-2026-11"
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (None, "query_hash_key_file: cannot be read: FileNotFoundError"),
+        (b"short", "query_hash_key_file: a key has 16 to 64 bytes"),
+        (b"x" * 65, "query_hash_key_file: a key has 16 to 64 bytes"),
+    ],
+)
+async def test_a_key_of_query_hashes_is_checked(tmp_path: Path, key: bytes | None, message: str) -> None:
+    """A key that is missing, too short or too long keeps the sidecar from starting."""
+    file = tmp_path / "key"
+    if key is not None:
+        file.write_bytes(key)
+    with pytest.raises(ConfigError, match=f"^{message}$"):
+        async with open_service(Settings(release=_release(tmp_path), query_hash_key_file=file), {}):
+            pytest.fail("a bad key was taken")
+
+
+async def _hash(settings: Settings, query: str) -> str:
+    body = {"query": query, "candidates": [{"text": "a"}], "explain": True}
+    async with open_service(settings, {}) as service:
+        transport = httpx.ASGITransport(public_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://sidecar.test") as client:
+            response = await client.post("/v1/cascade/rerank", json=body)
+    return str(response.json()["explain"]["query_hash"])
+
+
+async def test_g1_query_hashes_depend_on_the_key(tmp_path: Path) -> None:
+    """One key gives equal hashes to equal queries over restarts; another key, or none, gives others."""
+    release = _release(tmp_path)
+    keys = [tmp_path / "one", tmp_path / "two"]
+    for file, letter in zip(keys, "ab", strict=True):
+        file.write_text(letter * 32 + "\n", encoding="utf-8")
+    one, two = (Settings(release=release, query_hash_key_file=file) for file in keys)
+    first = await _hash(one, "query")
+    assert first == await _hash(one, "query")
+    assert (
+        len(
+            {
+                first,
+                await _hash(one, "other"),
+                await _hash(two, "query"),
+                await _hash(Settings(release=release), "query"),
+            }
+        )
+        == 4
+    )
+    assert len(first) == 16

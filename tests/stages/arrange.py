@@ -1,0 +1,61 @@
+"""Arrange a stage before a fake server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from cascade.guard.deadline import Deadline
+from cascade.policy.release import HttpStage, TeiStage, VllmStage
+from cascade.stages.http import HttpReranker
+from cascade.stages.tei import TeiWire
+from cascade.stages.upstream import Upstream
+from cascade.stages.vllm import VllmWire
+from cascade.testing.upstream import FakeServer, client_for
+from cascade.text import Text
+from cascade.types import ScoreSpace, StageScores
+
+__all__ = ["URL", "running", "score", "stage_before", "tei_spec", "vllm_spec"]
+
+URL = "http://reranker.test"
+
+
+def tei_spec(**fields: Any) -> TeiStage:
+    """Declare a TEI stage; ``fields`` override."""
+    return TeiStage.model_validate({"adapter": "tei", "url": URL, "model": "m", "engine": "tei/1.9", **fields})
+
+
+def vllm_spec(**fields: Any) -> VllmStage:
+    """Declare a vLLM stage; ``fields`` override."""
+    declared = {"adapter": "vllm", "url": URL, "model": "fake/reranker", "engine": "vllm/0.32"}
+    return VllmStage.model_validate({**declared, **fields})
+
+
+def stage_before(client: httpx.AsyncClient, spec: HttpStage) -> HttpReranker:
+    """Return a stage, not started, on the clock of the running loop."""
+    raw = spec.score_space is ScoreSpace.LOGIT
+    wire = TeiWire(raw_scores=raw) if isinstance(spec, TeiStage) else VllmWire(spec.model, raw_scores=raw)
+    return HttpReranker("large", spec, wire, Upstream(spec.url, client), asyncio.get_running_loop().time)
+
+
+@asynccontextmanager
+async def running(server: FakeServer, spec: HttpStage) -> AsyncIterator[HttpReranker]:
+    """Give a started stage before a fake server."""
+    stage = stage_before(client_for(server), spec)
+    await stage.start()
+    try:
+        yield stage
+    finally:
+        await stage.aclose()
+
+
+async def score(
+    stage: HttpReranker, query: str, documents: Sequence[str], *, within_ms: float = 1000.0, call_id: str = "call"
+) -> StageScores:
+    """Score strings within a budget that starts now."""
+    deadline = Deadline.after_ms(within_ms, asyncio.get_running_loop().time)
+    return await stage.score(Text(query), [Text(text) for text in documents], deadline=deadline, call_id=call_id)

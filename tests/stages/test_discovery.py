@@ -1,0 +1,206 @@
+"""Discovery: limits are learned when the server can tell them, now or later, and nothing waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from cascade.policy.release import HttpStage
+from cascade.stages.http import HttpReranker
+from cascade.testing.clock import run_virtual
+from cascade.testing.upstream import FakeServer, FakeTei, FakeVllm
+
+from .arrange import score, stage_before, tei_spec, vllm_spec
+
+
+@dataclass
+class Waking:
+    """Stand before a server whose first answers to GET are not its own. None means that it never answers."""
+
+    server: FakeServer
+    first: list[httpx.Response | Exception | None] = field(default_factory=list)
+    gets: int = 0
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            self.gets += 1
+            if self.first:
+                match self.first.pop(0):
+                    case None:
+                        await asyncio.sleep(10**6)
+                    case Exception() as error:
+                        raise error
+                    case answer:
+                        return answer
+        return await self.server(request)
+
+    def before(self, spec: HttpStage) -> HttpReranker:
+        """Return a stage whose requests pass here."""
+        return stage_before(httpx.AsyncClient(transport=httpx.MockTransport(self)), spec)
+
+
+async def eventually(true: Callable[[], bool]) -> None:
+    """Wait for something to come true, for two virtual minutes at most."""
+    for _ in range(1200):
+        if true():
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("it never came true")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        httpx.ConnectError("m"),
+        httpx.ReadError("m"),
+        None,
+        httpx.Response(429),
+        httpx.Response(500),
+        httpx.Response(502),
+        httpx.Response(503),
+        httpx.Response(405),
+    ],
+    ids=["refused", "cut", "silent", "429", "500", "502", "503", "405"],
+)
+def test_limits_are_learned_once_the_server_can_tell_them(failure: httpx.Response | Exception | None) -> None:
+    """A server that starts after the sidecar is asked again in the background, and its limits then hold."""
+
+    async def play() -> None:
+        waking = Waking(FakeTei(max_client_batch_size=4), [failure] * 5)
+        stage = waking.before(tei_spec())
+        began = asyncio.get_running_loop().time()
+        await stage.start()
+        assert asyncio.get_running_loop().time() - began <= 2.0
+        if failure is None:
+            assert stage.observed is None
+        await eventually(lambda: stage.observed is not None)
+        assert stage.unusable is None
+        await score(stage, "q", ["a"] * 6)
+        assert [len(seen.body["texts"]) for seen in waking.server.posts] == [4, 2]
+        assert waking.gets == 6
+        await stage.aclose()
+
+    run_virtual(play())
+
+
+def test_the_start_waits_for_a_silent_server_two_seconds_at_most() -> None:
+    """A server that accepts and never answers does not hold up the sidecar."""
+
+    async def play() -> None:
+        waking = Waking(FakeTei(), [None] * 100)
+        stage = waking.before(tei_spec())
+        await stage.start()
+        assert asyncio.get_running_loop().time() == pytest.approx(2.0)
+        assert stage.observed is None
+        await stage.aclose()
+
+    run_virtual(play())
+
+
+def test_rounds_are_scored_before_limits_are_known() -> None:
+    """Until the server has told its limits, the declared ones and the defaults hold."""
+
+    async def play() -> None:
+        waking = Waking(FakeTei(), [None] * 100)
+        stage = waking.before(tei_spec())
+        await stage.start()
+        scored = await score(stage, "q", ["q"] * 40)
+        assert len(scored.scores) == 40
+        assert [len(seen.body["texts"]) for seen in waking.server.posts] == [32, 8]
+        await stage.aclose()
+
+    run_virtual(play())
+
+
+def test_permits_learned_while_rounds_wait_strand_none_of_them() -> None:
+    """A lower bound that is learned late holds for who waits already: no call waits for room that never comes."""
+
+    async def play() -> None:
+        server = FakeTei(delay_ms=100, max_concurrent_requests=3)
+        waking = Waking(server, [None, httpx.ConnectError("m")])
+        stage = waking.before(tei_spec(max_in_flight_texts=10, chunk_texts=8))
+        await stage.start()
+        rounds = [asyncio.create_task(score(stage, "q", ["q"] * 20, within_ms=60_000)) for _ in range(5)]
+        await eventually(lambda: stage.observed is not None)
+        for scored in await asyncio.gather(*rounds):
+            assert None not in scored.scores
+        await score(stage, "q", ["q"] * 7)
+        assert [len(seen.body["texts"]) for seen in server.posts[-3:]] == [3, 3, 1]
+        await stage.aclose()
+
+    run_virtual(play())
+
+
+def test_the_declared_length_is_never_raised_by_the_server() -> None:
+    """A server that can read longer pairs does not change what a release says is read."""
+
+    async def play() -> None:
+        server = FakeTei(max_length=8_192)
+        stage = Waking(server).before(tei_spec(max_length=64))
+        await stage.start()
+        await score(stage, "q", ["x" * 10_000])
+        assert len(server.posts[0].body["texts"][0]) == 64 * 24
+        await stage.aclose()
+
+    run_virtual(play())
+
+
+def test_a_refusal_ends_discovery() -> None:
+    """What will not change by asking again is not asked again."""
+
+    async def play() -> None:
+        waking = Waking(FakeVllm(), [httpx.Response(401, json={"error": "Unauthorized"})])
+        stage = waking.before(vllm_spec())
+        await stage.start()
+        await asyncio.sleep(600)
+        assert stage.unusable == "unauthorized"
+        assert stage.observed is None
+        assert waking.gets == 1
+        await stage.aclose()
+
+    run_virtual(play())
+
+
+def test_closing_ends_discovery_that_is_under_way() -> None:
+    """A stage that is closed leaves no task behind, whether it asks or waits to ask again."""
+
+    async def play() -> None:
+        for failure in (None, httpx.ConnectError("m")):
+            stage = Waking(FakeTei(), [failure] * 10**4).before(tei_spec())
+            await stage.start()
+            await asyncio.sleep(30)
+            began = asyncio.get_running_loop().time()
+            await stage.aclose()
+            assert asyncio.get_running_loop().time() == began
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtual(play())
+
+
+def test_a_stage_that_was_never_started_can_be_closed() -> None:
+    """A start that failed elsewhere closes what was made."""
+
+    async def play() -> None:
+        await Waking(FakeTei()).before(tei_spec()).aclose()
+
+    run_virtual(play())
+
+
+def test_asking_again_never_waits_longer_than_half_a_minute() -> None:
+    """However long a server was away, its limits are learned soon after it is back."""
+
+    async def play() -> None:
+        waking = Waking(FakeTei(), [httpx.ConnectError("m") for _ in range(10**4)])
+        stage = waking.before(tei_spec())
+        await stage.start()
+        await asyncio.sleep(7_200)
+        waking.first.clear()
+        await asyncio.sleep(30)
+        assert stage.observed is not None
+        await stage.aclose()
+
+    run_virtual(play())
