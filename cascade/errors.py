@@ -3,6 +3,7 @@
 CascadeError
 ├── ConfigError              settings or a release that cannot be used; raised before serving
 ├── RequestError             the caller's fault: a field and a rule, never its content
+│   └── NotAnswered          the caller asked for an error in place of a degraded answer
 └── StageError               a stage did not score a round; ``reason`` is from the closed list
     ├── StageTimeout
     ├── StageUnreachable
@@ -18,11 +19,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
-from cascade.types import DegradedReason
+from cascade.types import Decision, DegradedReason
 
 __all__ = [
     "CascadeError",
     "ConfigError",
+    "NotAnswered",
     "RequestError",
     "RequestFault",
     "StageError",
@@ -63,6 +65,14 @@ class RequestError(CascadeError):
         self.field = field
         self.rule = rule
         self.retry_after_s = retry_after_s
+
+
+class NotAnswered(RequestError):
+    """Say why an answer would have been degraded, to a caller that asked for an error then."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(RequestFault.NOT_ANSWERED, "answer", decision.degraded[0], retry_after_s=1)
+        self.decision = decision
 
 
 class StageError(CascadeError):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cascade.errors import RequestError, RequestFault, StageError
+from cascade.errors import NotAnswered, StageError
 from cascade.guard.deadline import Clock, Deadline
 from cascade.policy.depth import choose_depth
 from cascade.policy.escalation import choose_escalated
@@ -56,7 +56,7 @@ class Pipeline:
     async def rerank(self, request: Request, *, arrived: float | None = None) -> Ranking:
         """Return the ranking of a valid request before its deadline.
 
-        ``arrived`` is when the request came, on the pipeline's clock. Raises RequestError only for a
+        ``arrived`` is when the request came, on the pipeline's clock. Raises NotAnswered only for a
         caller that asked for an error in place of a degraded answer.
         """
         started = self._clock() if arrived is None else arrived
@@ -74,7 +74,7 @@ class Pipeline:
             run.degrade(DegradedReason.INTERNAL_ERROR)
         ranking = self._rank(run, started, asked_ms)
         if ranking.decision.degraded and (request.fail_closed or self.release.fallback == "error"):
-            raise RequestError(RequestFault.NOT_ANSWERED, "deadline_ms", ranking.decision.degraded[0], retry_after_s=1)
+            raise NotAnswered(ranking.decision)
         return ranking
 
     async def _run_stages(self, run: _Run, deadline: Deadline) -> None:

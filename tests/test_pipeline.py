@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cascade.errors import (
-    RequestError,
+    NotAnswered,
     RequestFault,
     StageError,
     StageOverloaded,
@@ -254,15 +254,18 @@ def test_a8_a_fault_in_the_small_stage_leaves_first_stage_order() -> None:
 def test_fail_closed_answers_with_an_error_in_place_of_a_degraded_order(changes: dict[str, Any]) -> None:
     """Who asks for it, caller or release, gets NOT_ANSWERED with the reason and a time to come again."""
     scenario = replace(Scenario(_ANIMALS, _SMALL, replace(_LARGE, fails=StageOverloaded)), **changes)
-    with pytest.raises(RequestError, match="deadline_ms: stage_overloaded") as raised:
+    with pytest.raises(NotAnswered, match="answer: stage_overloaded") as raised:
         play(scenario)
+    assert (
+        raised.value.decision == play(replace(scenario, fail_closed=False, fallback="original-order")).ranking.decision
+    )
     assert raised.value.fault is RequestFault.NOT_ANSWERED
     assert raised.value.retry_after_s == 1
 
 
 def test_fail_closed_also_covers_a_fault_of_ours() -> None:
     """An unexpected exception is a degraded answer like any other."""
-    with pytest.raises(RequestError, match="internal_error"):
+    with pytest.raises(NotAnswered, match="internal_error"):
         play(Scenario(_ANIMALS, replace(_SMALL, fails=ValueError("x")), fail_closed=True))
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Annotated, Any
 
 import typer
 import yaml
 
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
-from cascade.policy.release import HttpStage
+from cascade.policy.release import EmbeddingStage, OnnxStage
 from cascade.rollout.load import variables_of
-from cascade.server.lifecycle import read_release
-from cascade.stages.serializers import serializer
-from cascade.stages.upstream import build_client, read_token
+from cascade.server.lifecycle import query_hash, read_release
+from cascade.stages.build import build_stages
+from cascade.stages.onnx_model import worker_pool
+from cascade.stages.weights import find_model
 
 __all__ = ["app"]
 
@@ -22,14 +24,16 @@ app = typer.Typer(no_args_is_help=True, help="Check and show settings and the re
 
 @app.command()
 def validate(release: ReleaseFile = None, config: ConfigFile = None) -> None:
-    """Check settings, release, credentials and CA bundles; print what was checked or what is wrong."""
-    loaded = read_release(settings_from(config, release=release))
+    """Check settings, release, credentials, CA bundles and weights; print the release or what is wrong."""
+    settings = settings_from(config, release=release)
+    loaded = read_release(settings)
+    query_hash(settings.query_hash_key_file)
+    pool = worker_pool(1)
+    build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=os.environ)
+    pool.shutdown()
     for spec in (loaded.release.stages.small, loaded.release.stages.large):
-        if spec is not None:
-            serializer(spec.serializer)
-        if isinstance(spec, HttpStage):
-            read_token(spec.auth)
-            build_client(spec)
+        if isinstance(spec, OnnxStage | EmbeddingStage):
+            find_model(spec.weights)
     typer.echo(f"valid: release {loaded.release.release}, {loaded.digest}")
 
 

@@ -107,7 +107,7 @@ class HttpStage(StageBase):
     auth: Auth | None = Field(default=None, description="Where the bearer token is kept")
     ca_bundle: str | None = Field(default=None, description="PEM file of the authorities that sign the server")
     chunk_texts: int | None = Field(default=None, ge=1, description="Most texts a call; unset: the server's limit")
-    chunk_bytes: int = Field(default=1_800_000, ge=1024, description="Most bytes a call")
+    chunk_bytes: int = Field(default=1_000_000, ge=1024, description="Most bytes a call")
     chunk_tokens: int = Field(default=16_384, ge=16, description="Most tokens a call, estimated")
     max_in_flight_texts: int = Field(default=256, ge=1, description="Most texts under way at the server")
     connect_ms: int = Field(default=1000, ge=1, description="Longest wait for a connection")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, Final, cast
 
 import orjson
 from starlette.applications import Starlette
@@ -14,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cascade.errors import RequestError, RequestFault
+from cascade.errors import NotAnswered, RequestError, RequestFault
 from cascade.guard.deadline import Clock
 from cascade.pipeline import Pipeline
 from cascade.server.dialects.base import DialectFormat
@@ -25,9 +26,12 @@ from cascade.server.openapi import openapi
 from cascade.server.routes import RERANK_ROUTES, RerankRoute
 from cascade.telemetry.logs import log_decision
 from cascade.telemetry.metrics import Metrics
-from cascade.types import Decision
+from cascade.types import Decision, Ranking
 
 __all__ = ["Service", "public_app"]
+
+_CLIENT_GONE: Final = 499
+"""What nginx logs for a client that closed the connection; nobody receives it."""
 
 
 @dataclass(slots=True)
@@ -83,14 +87,42 @@ async def _answer(service: Service, route: RerankRoute, http: Request, arrived: 
         dialect = route.choose(body)
         limit = service.pipeline.release.limits.max_documents
         parsed = dialect.parse(body, http.headers, limit)
-        ranking = await service.pipeline.rerank(parsed.request, arrived=arrived)
+        ranking = await _while_connected(http, service.pipeline.rerank(parsed.request, arrived=arrived))
     except RequestError as error:
+        if isinstance(error, NotAnswered):
+            _tell(service, error.decision)
         dialect = dialect or route.choose(bytes(raw))
         answer = dialect.error(error)
         service.metrics.reject(dialect.name, answer.status)
         return answer
+    except ClientDisconnect:
+        service.metrics.abandoned.inc()
+        return Answer(_CLIENT_GONE, b"")
     _tell(service, ranking.decision)
     return dialect.render(ranking, parsed)
+
+
+async def _while_connected(http: Request, work: Coroutine[Any, Any, Ranking]) -> Ranking:
+    """Run work until it ends or the client goes away; then cancel it, and with it what is under way upstream.
+
+    Raises ClientDisconnect.
+    """
+    running = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnected(http))
+    try:
+        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            raise ClientDisconnect
+        return running.result()
+    finally:
+        running.cancel()
+        leaving.cancel()
+        await asyncio.gather(running, leaving, return_exceptions=True)
+
+
+async def _disconnected(http: Request) -> None:
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _tell(service: Service, decision: Decision) -> None:
@@ -106,13 +138,10 @@ async def _read_body(http: Request, most: int, *, into: bytearray) -> None:
     """Read a body of at most ``most`` bytes. What was read before a fault still tells the caller's dialect."""
     if http.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError(RequestFault.UNSUPPORTED, "content-encoding", "send the body uncompressed")
-    try:
-        async for part in http.stream():
-            into += part[: most + 1 - len(into)]
-            if len(into) > most:
-                raise RequestError(RequestFault.BODY_TOO_LARGE, "body", f"at most {most} bytes are accepted")
-    except ClientDisconnect:
-        raise RequestError(RequestFault.NOT_JSON, "body", "the connection closed before its end") from None
+    async for part in http.stream():
+        into += part[: most + 1 - len(into)]
+        if len(into) > most:
+            raise RequestError(RequestFault.BODY_TOO_LARGE, "body", f"at most {most} bytes are accepted")
 
 
 def _constant(body: bytes) -> Callable[[Request], object]:

@@ -31,6 +31,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DEADLINE_HEADER: Final = "x-request-timeout-ms"
 _ENVOY_HEADER: Final = "x-envoy-expected-rq-timeout-ms"
 _FAIL_CLOSED_HEADER: Final = "x-cascade-fail-closed"
+_SWITCH: Final = {"1": True, "true": True, "0": False, "false": False}
 _RULES: Final = {"model_type": "Input should be an object"}
 """Rules that pydantic words with the name of a class."""
 MOST_DEADLINE_MS: Final = 600_000
@@ -91,7 +92,10 @@ def deadline_from(headers: Mapping[str, str]) -> float | None:
 
 def fail_closed_from(headers: Mapping[str, str]) -> bool:
     """Tell whether the caller wants an error in place of a degraded answer."""
-    return headers.get(_FAIL_CLOSED_HEADER, "").lower() in ("1", "true")
+    value = headers.get(_FAIL_CLOSED_HEADER, "0").lower()
+    if value not in _SWITCH:
+        raise RequestError(RequestFault.SCHEMA, _FAIL_CLOSED_HEADER, "must be 1, true, 0 or false")
+    return _SWITCH[value]
 
 
 def answer_headers(ranking: Ranking) -> dict[str, str]:

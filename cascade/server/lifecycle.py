@@ -30,7 +30,7 @@ from cascade.stages.onnx_model import worker_pool
 from cascade.telemetry.logs import configure_logging, get_logger
 from cascade.telemetry.metrics import Metrics
 
-__all__ = ["open_service", "read_release", "serve"]
+__all__ = ["open_service", "query_hash", "read_release", "serve"]
 
 
 def read_release(settings: Settings, environment: Mapping[str, str] = os.environ) -> LoadedRelease:
@@ -53,7 +53,7 @@ async def open_service(settings: Settings, environment: Mapping[str, str] = os.e
             stages,
             clock=time.monotonic,
             new_id=lambda: uuid.uuid4().hex,
-            hash_query=_query_hash(settings.query_hash_key_file),
+            hash_query=query_hash(settings.query_hash_key_file),
             count_fault=metrics.count_fault,
         )
         yield Service(pipeline, metrics, time.monotonic, loaded.digest, loaded.policy_digest, settings.max_body_bytes)
@@ -62,8 +62,11 @@ async def open_service(settings: Settings, environment: Mapping[str, str] = os.e
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _query_hash(key_file: Path | None) -> Callable[[str], str]:
-    """Return a keyed hash of queries: equal queries can be told in the log, no query can be guessed from it."""
+def query_hash(key_file: Path | None) -> Callable[[str], str]:
+    """Return a keyed hash of queries: equal queries can be told in the log, no query can be guessed from it.
+
+    Raises ConfigError for a key that cannot be used.
+    """
     if key_file is None:
         key = secrets.token_bytes(32)
     else:

@@ -23,9 +23,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    host: str = Field(default="127.0.0.1", description="Address of the public listener")
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address of the public listener")
     port: int = Field(default=8787, ge=0, le=65535, description="Port of the public listener; 0 picks a free one")
-    admin_host: str = Field(default="127.0.0.1", description="Address of the admin listener")
+    admin_host: str = Field(default="127.0.0.1", min_length=1, description="Address of the admin listener")
     admin_port: int = Field(default=8788, ge=0, le=65535, description="Port of the admin listener; 0 picks one")
     release: Path | None = Field(default=None, description="Release file; unset means the packaged default")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged")

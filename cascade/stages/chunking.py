@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["ChunkLimits", "Piece", "plan_chunks"]
+__all__ = ["ChunkLimits", "Clip", "Piece", "plan_chunks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Tokens that a server may keep of a query and of a document; with its own special tokens they make a whole pair."""
+
+    query: int
+    document: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +29,7 @@ class Piece:
     encoded: bytes = field(repr=False)
     tokens: int
     shortened: bool = False
-    clip_to: int | None = None
+    clip_to: Clip | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from cascade.guard.inflight import TextLimiter
 from cascade.policy.release import HttpStage
 from cascade.stages.answers import InvalidAnswer
 from cascade.stages.base import Observed
-from cascade.stages.chunking import ChunkLimits, Piece, plan_chunks
+from cascade.stages.chunking import ChunkLimits, Clip, Piece, plan_chunks
 from cascade.stages.fingerprint import fingerprint_of
 from cascade.stages.serializers import Serializer, serializer
 from cascade.stages.upstream import Lost, Upstream
@@ -73,6 +73,7 @@ class HttpReranker:
         self._observed: Observed | None = None
         self._unusable: str | None = None
         self._asking: asyncio.Task[None] | None = None
+        self._asked = asyncio.Event()
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -92,7 +93,7 @@ class HttpReranker:
 
     async def start(self) -> None:
         self._asking = asyncio.create_task(self._ask_until_answered(), name=f"limits of {self._name}")
-        await asyncio.wait([self._asking], timeout=_FIRST_LOOK_SECONDS)
+        await self._asked.wait()
 
     async def aclose(self) -> None:
         if self._asking is not None:
@@ -104,16 +105,19 @@ class HttpReranker:
         waits = wait_random_exponential(multiplier=0.2, max=30)
         async for attempt in AsyncRetrying(wait=waits, retry=retry_if_exception_type((Lost, TimeoutError))):
             with attempt:
-                async with asyncio.timeout(_FIRST_LOOK_SECONDS):
-                    self._learn(await self._wire.discover(self._upstream.get))
+                try:
+                    async with asyncio.timeout(_FIRST_LOOK_SECONDS):
+                        self._learn(await self._wire.discover(self._upstream.get))
+                finally:
+                    self._asked.set()
 
     def _learn(self, found: Observed | Fault) -> None:
         match found:
-            case Fault(kind=FaultKind.REFUSED, code=code):
-                self._unusable = code
-            case Fault(code=code):
-                raise Lost(code)
+            case Fault(kind=kind, code=code):
+                self._unusable = code if kind is FaultKind.REFUSED else None
+                raise Lost(code)  # and ask again later: a key or a model can be put right over there
             case Observed():
+                self._unusable = None
                 self._observed = found
                 self._max_length = min(self._spec.max_length, found.max_length or self._spec.max_length)
                 in_flight = found.max_in_flight_texts or self._spec.max_in_flight_texts
@@ -322,9 +326,9 @@ def _clip(round_: _Round, piece: Piece, fault: Fault) -> Piece | None:
     text = clip_to_tokens(piece.text, room, measured_tokens=given)
     if piece.clip_to is not None or not text or text.isspace() or len(text) == len(piece.text):
         return None
-    return Piece(
-        piece.position, text, orjson.dumps(text), estimate_tokens(text), shortened=True, clip_to=max(1, room * 9 // 10)
-    )
+    most = max(1, room * 9 // 10)
+    clip_to = Clip(query=max(1, limit - PAIR_OVERHEAD_TOKENS - most), document=most)
+    return Piece(piece.position, text, orjson.dumps(text), estimate_tokens(text), shortened=True, clip_to=clip_to)
 
 
 def _parts(chunk: list[Piece], size: int) -> list[list[Piece]]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from cascade.stages.answers import items_with_scores, parse_json, scores_by_index
 from cascade.stages.base import Observed
+from cascade.stages.chunking import Clip
 from cascade.stages.upstream import Reply
 from cascade.stages.wire import (
     ChunkAnswer,
@@ -46,7 +47,7 @@ class TeiWire:
         raw = b"true" if raw_scores else b"false"
         self._head = b'{"raw_scores":' + raw + b',"truncate":true,"truncation_direction":"Right","query":'
 
-    def request(self, query: bytes, documents: Sequence[bytes], *, clip_to: int | None = None) -> tuple[str, bytes]:
+    def request(self, query: bytes, documents: Sequence[bytes], *, clip_to: Clip | None = None) -> tuple[str, bytes]:
         return "/rerank", self._head + query + b',"texts":[' + b",".join(documents) + b"]}"
 
     def answer(self, reply: Reply, count: int) -> ChunkAnswer:

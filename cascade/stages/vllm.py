@@ -10,6 +10,7 @@ import orjson
 
 from cascade.stages.answers import AnswerFault, InvalidAnswer, items_with_scores, parse_json, scores_by_index
 from cascade.stages.base import Observed
+from cascade.stages.chunking import Clip
 from cascade.stages.upstream import Reply
 from cascade.stages.wire import (
     ChunkAnswer,
@@ -51,8 +52,10 @@ class VllmWire:
         self._model = model
         self._routes = ["/v1/score", "/v1/rerank"]
 
-    def request(self, query: bytes, documents: Sequence[bytes], *, clip_to: int | None = None) -> tuple[str, bytes]:
-        head = self._head if clip_to is None else self._head + b',"max_tokens_per_doc":%d' % clip_to
+    def request(self, query: bytes, documents: Sequence[bytes], *, clip_to: Clip | None = None) -> tuple[str, bytes]:
+        head = self._head
+        if clip_to is not None:
+            head += b',"max_tokens_per_query":%d,"max_tokens_per_doc":%d' % (clip_to.query, clip_to.document)
         listed = b"[" + b",".join(documents) + b"]}"
         if self._routes[0] == "/v1/score":
             return self._routes[0], head + b',"text_1":' + query + b',"text_2":' + listed

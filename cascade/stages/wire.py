@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from cascade.stages.base import Observed
+from cascade.stages.chunking import Clip
 from cascade.stages.upstream import Reply
 
 __all__ = ["ChunkAnswer", "Fault", "FaultKind", "Wire", "common_fault", "error_text", "number_after", "object_of"]
@@ -67,10 +68,10 @@ class Wire(Protocol):
     clips: bool
     """Whether the server clips over-long pairs by itself when asked."""
 
-    def request(self, query: bytes, documents: Sequence[bytes], *, clip_to: int | None = None) -> tuple[str, bytes]:
+    def request(self, query: bytes, documents: Sequence[bytes], *, clip_to: Clip | None = None) -> tuple[str, bytes]:
         """Return path and body for JSON-encoded texts.
 
-        ``clip_to`` asks a server that can to clip each document to that many tokens; others ignore it.
+        ``clip_to`` asks a server that can to clip query and document to that many tokens; others ignore it.
         """
         ...
 

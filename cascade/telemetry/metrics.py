@@ -73,6 +73,9 @@ class Metrics:
         self._depth = Histogram("cascade_depth", "Candidates within depth", buckets=_PAIRS, registry=registry)
         self._escalated = Histogram("cascade_escalated", "Candidates escalated", buckets=_PAIRS, registry=registry)
         self._faults = Counter("cascade_internal_faults", "Exceptions caught at a boundary", registry=registry)
+        self.abandoned = Counter(
+            "cascade_abandoned", "Requests whose client went away before the answer", registry=registry
+        )
         self.in_flight = Gauge("cascade_in_flight", "Requests under way", registry=registry)
         self.unusable = Gauge(
             "cascade_stage_unusable", "1 where a server cannot serve its stage", ["stage"], registry=registry

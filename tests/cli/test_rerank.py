@@ -95,7 +95,7 @@ def test_fail_closed_is_exit_2(command: Command, release: WriteRelease) -> None:
     path = release(stages={"small": stage}, depth=5)
     done = command("rerank", "--release", path, stdin=_stdin(fail_closed=True, deadline_ms=0))
     assert (done.status, done.out) == (2, "")
-    assert done.err == "cascade: deadline_ms: deadline_too_short\n"
+    assert done.err == "cascade: answer: deadline_too_short\n"
 
 
 def test_an_unknown_format_is_a_usage_error(command: Command) -> None:

@@ -50,7 +50,7 @@ _HEADERS: Final = {
     "x-request-id": "kingfisher-7f3a",
     "traceparent": "00-kingfisher-7f3a-01",
     "content-type": "application/kingfisher",
-    "x-cascade-fail-closed": "kingfisher",
+    "x-cascade-fail-closed": "0",
     "referer": "http://kingfisher.test/",
 }
 

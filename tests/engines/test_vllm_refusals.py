@@ -137,3 +137,12 @@ async def test_a_very_long_query_is_clipped_to_leave_room_for_documents(vllm: Se
     written = "of the by in on at " * 200
     sent = written[: int(len(written) * 256 / round(len(written) / 3.5) * 0.9)]
     assert scored.scores == pytest.approx(alone_at_vllm(vllm, sent, texts, use_activation=False), abs=1e-4)
+
+
+async def test_a_query_that_no_estimate_foresees_is_clipped_by_the_server(vllm: Server) -> None:
+    """Where the query alone is over the limit after its clip by estimate, the server clips it, and all are scored."""
+    texts = ["panda", "bamboo in china", "the capital of france", OVER_LONG]
+    async with open_stage(vllm, "vllm") as stage:
+        scored = await score(stage, "qxzvkj " * 300, texts)
+    _assert_all_scored(scored, {})
+    assert scored.cost.truncated == 4

@@ -384,7 +384,7 @@ def test_defaults_are_those_written_in_the_model() -> None:
     assert (stage.serializer, stage.tokenizer_revision) == ("passthrough@1", None)
     assert (stage.max_length, stage.score_space) == (512, ScoreSpace.LOGIT)
     assert (stage.auth, stage.ca_bundle, stage.chunk_texts) == (None, None, None)
-    assert (stage.chunk_bytes, stage.chunk_tokens) == (1_800_000, 16_384)
+    assert (stage.chunk_bytes, stage.chunk_tokens) == (1_000_000, 16_384)
     assert (stage.max_in_flight_texts, stage.connect_ms) == (256, 1000)
 
 

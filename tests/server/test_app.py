@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 import httpx
+import orjson
 import pytest
 
 from cascade.errors import StageOverloaded
@@ -221,34 +222,59 @@ async def test_a_document_about_texts_does_not_change_the_dialect() -> None:
     assert broken.json()["error"]["code"] == 400
 
 
-async def test_a_client_that_goes_away_in_its_body_is_a_refusal() -> None:
-    """A connection that closes before the end of the body is counted as the caller's, and no stage is asked."""
-    served = sidecar()
-    messages: Iterator[dict[str, Any]] = iter(
-        [{"type": "http.request", "body": b'{"texts":', "more_body": True}, {"type": "http.disconnect"}]
-    )
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return next(messages)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {
+def _scope(path: str) -> dict[str, Any]:
+    return {
         "type": "http",
         "method": "POST",
-        "path": "/rerank",
-        "raw_path": b"/rerank",
+        "path": path,
+        "raw_path": path.encode(),
         "query_string": b"",
         "headers": [],
         "http_version": "1.1",
         "root_path": "",
     }
-    await public_app(served.service)(scope, receive, send)
-    assert sent[0]["status"] == 400
-    assert served.small.calls == []
-    assert (await served.metrics())['cascade_rejected_total{dialect="tei",status="400"}'] == 1
+
+
+async def _ignore(message: Any) -> None:
+    """Send to nobody."""
+
+
+async def test_a_client_that_goes_away_in_its_body_is_abandoned() -> None:
+    """A connection that closes before the end of the body is counted, and no stage is asked."""
+    stage = ScriptedStage(lambda q, t: 0.0)
+    served = sidecar(stage)
+    messages: Iterator[dict[str, Any]] = iter(
+        [{"type": "http.request", "body": b'{"texts":', "more_body": True}, {"type": "http.disconnect"}]
+    )
+
+    async def receive() -> Any:
+        return next(messages)
+
+    await public_app(served.service)(_scope("/rerank"), receive, _ignore)
+    assert (await served.metrics())["cascade_abandoned_total"] == 1
+    assert stage.calls == []
+
+
+async def test_c1_a_client_that_goes_away_cancels_what_is_under_way() -> None:
+    """A disconnection while a stage scores cancels the stage's call at once; nothing polls for it."""
+    stage = ScriptedStage(lambda q, t: 0.0, delay_ms=600_000)
+    served = sidecar(stage)
+    messages: Iterator[dict[str, Any]] = iter(
+        [{"type": "http.request", "body": orjson.dumps(BODIES["tei"]("q", ["a"])), "more_body": False}]
+    )
+
+    async def receive() -> Any:
+        if (message := next(messages, None)) is not None:
+            return message
+        for _ in range(20):  # turns of the loop, in which the stage is called
+            await asyncio.sleep(0)
+        return {"type": "http.disconnect"}
+
+    await public_app(served.service)(_scope("/rerank"), receive, _ignore)
+    assert (len(stage.calls), stage.cancelled) == (1, 1)
+    counted = await served.metrics()
+    assert counted["cascade_abandoned_total"] == 1
+    assert counted["cascade_in_flight"] == 0
 
 
 async def test_a_fault_of_ours_is_500_without_content_and_is_counted() -> None:

@@ -97,6 +97,8 @@ def test_inv10_zero_is_a_setting(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "legal", "illegal"),
     [
+        ("host", ("h", "::1"), ("",)),
+        ("admin_host", ("h", "::1"), ("",)),
         ("port", ("0", "65535"), ("-1", "65536", "http", "", "1.5")),
         ("admin_port", ("0", "65535"), ("-1", "65536", "http", "", "1.5")),
         ("max_body_bytes", ("1024", "1000000000"), ("1023", "0", "-1", "8MB", "")),

@@ -149,17 +149,19 @@ def test_the_declared_length_is_never_raised_by_the_server() -> None:
     run_virtual(play())
 
 
-def test_a_refusal_ends_discovery() -> None:
-    """What will not change by asking again is not asked again."""
+def test_a_refused_server_is_asked_again_until_it_is_put_right() -> None:
+    """A wrong key makes the stage unusable; once the server takes it, the stage serves without a restart."""
 
     async def play() -> None:
-        waking = Waking(FakeVllm(), [httpx.Response(401, json={"error": "Unauthorized"})])
+        refusals: list[httpx.Response | Exception | None] = [httpx.Response(401, json={"error": "Unauthorized"})] * 3
+        waking = Waking(FakeVllm(), refusals)
         stage = waking.before(vllm_spec())
         await stage.start()
-        await asyncio.sleep(600)
         assert stage.unusable == "unauthorized"
         assert stage.observed is None
-        assert waking.gets == 1
+        await asyncio.sleep(600)
+        assert stage.unusable is None
+        assert stage.observed is not None
         await stage.aclose()
 
     run_virtual(play())

@@ -32,6 +32,7 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_depth": {},
     "cascade_escalated": {},
     "cascade_internal_faults": {},
+    "cascade_abandoned": {},
     "cascade_in_flight": {},
     "cascade_stage_unusable": {"stage": _STAGES},
     "cascade_release_info": {"release": {"r1"}, "digest": {"sha256:0"}, "version": {__version__}},

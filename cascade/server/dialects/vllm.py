@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
 
 from cascade.errors import RequestError, RequestFault
 from cascade.policy.merge import logit
@@ -51,17 +51,11 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, (str, dict)) else value
 
 
-def _boolean(value: object) -> object:
-    """Read the strings that some clients send for booleans."""
-    return {"true": True, "false": False}.get(value.lower(), value) if isinstance(value, str) else value
-
-
 _Flat = Annotated[StrictStr, BeforeValidator(_flatten)]
-_Flag = Annotated[StrictBool, BeforeValidator(_boolean)]
 
 
 class VllmRequest(BaseModel):
-    """What vLLM's ``POST /rerank`` takes. Unknown fields are ignored, as vLLM does."""
+    """What vLLM's ``POST /rerank`` takes. Unknown fields are ignored and numbers and flags read laxly, as vLLM does."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
@@ -70,9 +64,9 @@ class VllmRequest(BaseModel):
     documents: Annotated[list[_Flat], BeforeValidator(_listed)] = Field(
         min_length=1, description="Documents in first-stage order, in the same forms as the query"
     )
-    top_n: Annotated[StrictInt, Field(ge=0)] | None = Field(default=0, description="Places answered; 0 and null: all")
-    return_documents: _Flag | None = Field(default=None, description="Repeat each document")
-    use_activation: _Flag | None = Field(default=None, description="False: answer the logit of the score")
+    top_n: Annotated[int, Field(ge=0)] | None = Field(default=0, description="Places answered; 0 and null: all")
+    return_documents: bool | None = Field(default=None, description="Repeat each document")
+    use_activation: bool | None = Field(default=None, description="False: answer the logit of the score")
 
 
 class VllmScoreRequest(BaseModel):
@@ -87,7 +81,7 @@ class VllmScoreRequest(BaseModel):
     text_2: Annotated[list[_Flat], BeforeValidator(_listed)] = Field(
         min_length=1, description="The documents; also documents, items or data_2"
     )
-    use_activation: _Flag | None = None
+    use_activation: bool | None = None
 
 
 class _Errors:
