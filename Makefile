@@ -1,4 +1,4 @@
-.PHONY: demo test test-engines check lock
+.PHONY: demo test test-clients test-engines check lock
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,9 +17,13 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -m "not engines" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
+test-clients: $(VENV)/installed
+	scripts/clients install
+	$(BIN)/python -m pytest tests/clients
+
 test-engines: $(VENV)/installed
 	scripts/engines install
-	$(BIN)/python -m pytest -m engines
+	$(BIN)/python -m pytest -m engines tests/engines
 
 check: $(VENV)/installed
 	scripts/check

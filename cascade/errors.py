@@ -53,6 +53,8 @@ class RequestFault(StrEnum):
     TOO_MANY = "too_many"
     BODY_TOO_LARGE = "body_too_large"
     UNSUPPORTED = "unsupported"
+    TOO_SLOW = "too_slow"
+    NOT_READY = "not_ready"
     NOT_ANSWERED = "not_answered"
 
 
@@ -76,16 +78,20 @@ class NotAnswered(RequestError):
 
 
 class StageError(CascadeError):
-    """Say which stage failed to score a round, how, after how long and with what budget."""
+    """Say which stage failed to score a round, how, after how long and with what budget.
+
+    ``sent`` counts the documents that had left for the stage, or whose computing had begun, by then.
+    """
 
     reason: ClassVar[DegradedReason]
 
-    def __init__(self, stage: str, code: str, *, elapsed_ms: float, budget_ms: float) -> None:
+    def __init__(self, stage: str, code: str, *, elapsed_ms: float, budget_ms: float, sent: int = 0) -> None:
         super().__init__(f"{stage}: {code} after {elapsed_ms:.0f} ms of {budget_ms:.0f} ms")
         self.stage = stage
         self.code = code
         self.elapsed_ms = elapsed_ms
         self.budget_ms = budget_ms
+        self.sent = sent
 
 
 class StageTimeout(StageError):

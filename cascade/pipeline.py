@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from cascade.errors import NotAnswered, StageError
 from cascade.guard.deadline import Clock, Deadline
+from cascade.policy.budget import small_budget_ms
+from cascade.policy.clip import texts_to_score
 from cascade.policy.depth import choose_depth
 from cascade.policy.escalation import choose_escalated
 from cascade.policy.merge import merge, order_by_score, outward_scores, rank_changes, to_unit
@@ -53,6 +55,11 @@ class Pipeline:
         self._hash_query = hash_query
         self._count_fault = count_fault
 
+    @property
+    def takes_instruction(self) -> bool:
+        """Tell whether every stage passes an instruction of the caller's on."""
+        return bool(self.stages) and all(stage.takes_instruction for stage in self.stages.values())
+
     async def rerank(self, request: Request, *, arrived: float | None = None) -> Ranking:
         """Return the ranking of a valid request before its deadline.
 
@@ -84,8 +91,13 @@ class Pipeline:
         run.depth = choose_depth(self.release.depth, self.release.limits, count)
         order: Sequence[int] = range(run.depth)
         if StageName.SMALL in self.stages and run.depth:
-            run.small = await self._round(run, StageName.SMALL, order, deadline, self.release.budgets.small_ms)
-            order = order_by_score([i for i in order if i in run.small], run.small) if run.small else order
+            large_follows = bool(choose_escalated(self.release.escalation, order)) and StageName.LARGE in self.stages
+            budget_ms = small_budget_ms(self.release.budgets, deadline.remaining_ms(), large_follows=large_follows)
+            run.small = await self._round(run, StageName.SMALL, order, deadline, budget_ms)
+            unscored = [index for index in order if index not in run.small]
+            order = [*order_by_score(sorted(run.small), run.small), *unscored]
+            if run.small and run.request.small_only:
+                return
         run.escalated = choose_escalated(self.release.escalation, order)
         if StageName.LARGE in self.stages and run.escalated:
             run.large = await self._round(
@@ -103,17 +115,27 @@ class Pipeline:
             run.degrade(DegradedReason.DEADLINE_TOO_SHORT)
             run.rounds.append(Round(name, model, 0, 0, 0, 0, DegradedReason.DEADLINE_TOO_SHORT, "not_sent", 0.0))
             return {}
-        texts = [run.request.candidates[index].text for index in indices]
+        query, texts = texts_to_score(run.request, indices)
         began = self._clock()
         done: Round | None = None
-        outcome, code = DegradedReason.INTERNAL_ERROR, "fault"
+        outcome, code, sent = DegradedReason.INTERNAL_ERROR, "fault", len(indices)
         try:
-            scored = await stage.score(run.request.query, texts, deadline=within, call_id=f"{run.id}-{name}")
+            scored = await stage.score(
+                query,
+                texts,
+                deadline=within,
+                call_id=f"{run.id}-{name}",
+                instruction=run.request.instruction,
+            )
             by_index = dict(zip(indices, scored.scores, strict=True))
             done = _record(name, model, scored, (self._clock() - began) * 1000)
         except StageError as error:
-            outcome, code = error.reason, error.code
+            outcome, code, sent = error.reason, error.code, error.sent
             run.degrade(outcome)
+            return {}
+        except Exception as error:  # noqa: BLE001 - a stage's fault of ours costs its round, not the other stage's
+            self._count_fault(error)
+            run.degrade(DegradedReason.INTERNAL_ERROR)
             return {}
         except asyncio.CancelledError:
             outcome, code = DegradedReason.STAGE_TIMEOUT, "cancelled"
@@ -122,7 +144,7 @@ class Pipeline:
             elapsed_s = self._clock() - began
             run.awaited_s += elapsed_s
             if done is None:
-                done = Round(name, model, len(indices), 0, 0, 0, outcome, code, elapsed_s * 1000)
+                done = Round(name, model, sent, 0, 0, 0, outcome, code, elapsed_s * 1000)
             run.rounds.append(done)
         run.excluded |= {indices[position] for position in scored.excluded}
         return {index: score for index, score in by_index.items() if score is not None}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["PAIR_OVERHEAD_TOKENS", "clip_to_tokens", "estimate_tokens"]
+__all__ = ["MOST_CHARACTERS_PER_TOKEN", "PAIR_OVERHEAD_TOKENS", "beginning_of", "clip_to_tokens", "estimate_tokens"]
 
 PAIR_OVERHEAD_TOKENS: Final = 4
 """Special tokens that an engine adds around a (query, document) pair."""
+
+MOST_CHARACTERS_PER_TOKEN: Final = 24
+"""Characters beyond this many for each token of a window are not read by any model, so they need not be looked at."""
 
 _CHARACTERS_PER_TOKEN: Final = 3.5
 _DENSE: Final = re.compile(
@@ -24,6 +27,12 @@ def estimate_tokens(text: str) -> int:
     """
     dense = 0 if text.isascii() else len(_DENSE.findall(text))
     return max(1, dense + round((len(text) - dense) / _CHARACTERS_PER_TOKEN))
+
+
+def beginning_of(text: str, characters: int) -> str:
+    """Return at most so many characters from a text's beginning; blank ones at its head give way to others."""
+    beginning = text[:characters]
+    return text.lstrip()[:characters] if beginning.isspace() else beginning
 
 
 def clip_to_tokens(text: str, tokens: int, *, measured_tokens: int | None = None) -> str:

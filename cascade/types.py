@@ -53,6 +53,7 @@ class Dialect(StrEnum):
     TEI = "tei"
     VLLM = "vllm"
     VLLM_SCORE = "vllm-score"
+    INFINITY = "infinity"
 
 
 class ScoreSpace(StrEnum):
@@ -86,7 +87,10 @@ class Candidate:
 class Request:
     """One valid request. ``top_n`` None means all; ``deadline_ms`` None means the release's.
 
-    ``fail_closed`` asks for an error in place of a degraded answer.
+    ``fail_closed`` asks for an error in place of a degraded answer. ``instruction`` tells an
+    instruction-following reranker what relevance means here. ``max_query_tokens``,
+    ``max_document_tokens`` and ``max_pair_tokens`` clip what is scored, by estimate. ``small_only``
+    leaves the large stage out where the small one scored.
     """
 
     query: Text
@@ -96,6 +100,11 @@ class Request:
     deadline_ms: float | None = None
     tenant: str | None = None
     fail_closed: bool = False
+    instruction: Text | None = None
+    max_query_tokens: int | None = None
+    max_document_tokens: int | None = None
+    max_pair_tokens: int | None = None
+    small_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +121,18 @@ class Fingerprint:
     tokenizer_revision: str | None
     max_length: int
     score_space: ScoreSpace
+    instruction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """What one round cost. Milliseconds are None where the server does not tell.
+    """What one round cost.
 
     ``tokens`` is the server's own count where ``tokens_estimated`` is false; ``truncated`` counts
-    pairs that were not read in full.
+    pairs that were not read in full. Milliseconds are those on the round's path, None where the
+    server does not tell: of calls that a server answered at the same time the slowest, of calls that
+    were computed here their sum over the threads that shared them, and the wait until the first began.
+    ``server_ms`` is the total as the server tells it.
     """
 
     calls: int
@@ -129,6 +142,7 @@ class StageCost:
     tokenize_ms: float | None = None
     queue_ms: float | None = None
     compute_ms: float | None = None
+    server_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

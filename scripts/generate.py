@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import orjson
+from reference import configuration, metrics
 
 from cascade.server.openapi import openapi
 
@@ -16,7 +17,9 @@ def main() -> int:
     """Write or compare; return the exit status."""
     made = {
         _ROOT / "docs" / "openapi.json": orjson.dumps(openapi(), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
-        + b"\n"
+        + b"\n",
+        _ROOT / "docs" / "configuration.md": configuration().encode(),
+        _ROOT / "docs" / "metrics.md": metrics().encode(),
     }
     drifted = [path for path, text in made.items() if not path.is_file() or path.read_bytes() != text]
     if "--check" in sys.argv[1:]:

@@ -60,7 +60,9 @@ def _expected_outcomes(scenario: Scenario) -> list[tuple[StageName, DegradedReas
         to_score = depth if name is StageName.SMALL else len(head[: scenario.top_m])
         if script is None or not to_score:
             continue
-        limit = min(now + budget, ends)
+        follows = name is StageName.SMALL and scenario.large is not None and scenario.top_m
+        hurry = min(1.0, max(0.0, ends) / (scenario.total_ms - scenario.reserve_ms)) if follows else 1.0
+        limit = min(now + budget * hurry, ends)
         if limit <= now:
             told.append((name, DegradedReason.DEADLINE_TOO_SHORT))
             continue
@@ -70,11 +72,12 @@ def _expected_outcomes(scenario: Scenario) -> list[tuple[StageName, DegradedReas
             continue
         now += script.delay_ms
         if isinstance(script.fails, Exception):
-            return [*told, (name, DegradedReason.INTERNAL_ERROR)]
+            told.append((name, DegradedReason.INTERNAL_ERROR))
+            continue
         told.append((name, script.fails.reason if script.fails is not None else None))
         if script.fails is None and name is StageName.SMALL:
             scored = script.scores_of(scenario.texts, range(depth))
-            head = sorted(scored, key=lambda index: -scored[index]) or head
+            head = [*sorted(scored, key=lambda index: -scored[index]), *(i for i in range(depth) if i not in scored)]
     return told
 
 
@@ -141,7 +144,13 @@ def test_inv2_a_stage_that_answers_a_wrong_number_of_scores_counts_nothing(surpl
     @dataclass(slots=True)
     class Miscounting(ScriptedStage):
         async def score(
-            self, query: Text, documents: Sequence[Text], *, deadline: Deadline, call_id: str
+            self,
+            query: Text,
+            documents: Sequence[Text],
+            *,
+            deadline: Deadline,
+            call_id: str,
+            instruction: Text | None = None,
         ) -> StageScores:
             cost = StageCost(1, 1, tokens_estimated=True, truncated=0)
             return StageScores((1.0,) * (len(documents) + surplus), {}, cost)
@@ -227,7 +236,15 @@ class _Stubborn(ScriptedStage):
 
     deadlines: list[float] = field(default_factory=list)
 
-    async def score(self, query: Text, documents: Sequence[Text], *, deadline: Deadline, call_id: str) -> StageScores:
+    async def score(
+        self,
+        query: Text,
+        documents: Sequence[Text],
+        *,
+        deadline: Deadline,
+        call_id: str,
+        instruction: Text | None = None,
+    ) -> StageScores:
         self.deadlines.append(deadline.at)
         late = Deadline(deadline.clock() + 1e6, deadline.clock)
         return await ScriptedStage.score(self, query, documents, deadline=late, call_id=call_id)
@@ -424,7 +441,8 @@ def test_outward_scores_repeat_the_order_in_any_precision(scenario: Scenario) ->
     results = play(scenario).ranking.results
     scores = [item.score for item in results]
     narrow = np.array(scores, dtype=np.float32)
-    for falling in (scores, narrow.tolist(), [logit(score) for score in scores]):
+    logits = [logit(score) for score in scores]
+    for falling in (scores, narrow.tolist(), logits, np.array(logits, dtype=np.float32).tolist()):
         assert all(high > low for high, low in pairwise(falling))
         assert all(map(math.isfinite, falling))
     assert all(0.0 < score < 1.0 for score in (*scores, *narrow.tolist()))

@@ -99,7 +99,13 @@ def test_each_call_is_named_for_its_decision_and_stage() -> None:
         names: list[str] = field(default_factory=list)
 
         async def score(
-            self, query: Text, documents: Sequence[Text], *, deadline: Deadline, call_id: str
+            self,
+            query: Text,
+            documents: Sequence[Text],
+            *,
+            deadline: Deadline,
+            call_id: str,
+            instruction: Text | None = None,
         ) -> StageScores:
             self.names.append(call_id)
             return await ScriptedStage.score(self, query, documents, deadline=deadline, call_id=call_id)
@@ -243,11 +249,31 @@ def test_a8_an_unexpected_exception_is_answered_and_counted(fault: Exception) ->
     assert told == [("small", "ok", ""), ("large", "internal_error", "fault")]
 
 
-def test_a8_a_fault_in_the_small_stage_leaves_first_stage_order() -> None:
-    """After a fault of ours nothing more is tried for the request."""
+def test_a8_a_fault_in_the_small_stage_leaves_the_large_stage_to_answer() -> None:
+    """A fault of ours in the small stage costs its round only: the large stage ranks the head of first-stage order."""
     played = play(Scenario(_ANIMALS, replace(_SMALL, fails=ValueError("x")), _LARGE))
-    assert played.order == [0, 1, 2, 3, 4]
-    assert played.stages[StageName.LARGE].calls == []
+    assert played.ranking.decision.stage == "large"
+    assert played.ranking.decision.degraded == ("internal_error",)
+    assert [item.outcome for item in played.ranking.decision.rounds] == ["internal_error", "ok"]
+
+
+def test_a_document_that_the_small_stage_refused_may_still_be_escalated() -> None:
+    """Where the head is not full of scored documents, unscored ones follow in first-stage order."""
+    small = Script({"bee": 1.0}, refused=frozenset({"ant"}))
+    large = Script({"ant": 5.0, "bee": 1.0})
+    played = play(Scenario(("ant", "bee"), small, large, top_m=2))
+    assert played.order == [0, 1]
+    assert {item.stage for item in played.ranking.results} == {StageName.LARGE}
+
+
+def test_a_caller_in_a_hurry_leaves_the_large_stage_its_share() -> None:
+    """At half the release's time the small stage gives up at half its budget, and the large stage still answers."""
+    slow = Script(delay_ms=1e6)
+    played = play(Scenario(_ANIMALS, slow, _LARGE, deadline_ms=55.0))
+    small, large = played.ranking.decision.rounds
+    assert small.elapsed_ms == pytest.approx(20.0)
+    assert (small.outcome, large.outcome) == ("stage_timeout", "ok")
+    assert played.ranking.decision.stage == "large"
 
 
 @pytest.mark.parametrize("changes", [{"fail_closed": True}, {"fallback": "error"}])
@@ -313,7 +339,15 @@ def test_a_small_stage_out_of_its_budget_leaves_time_for_the_large_one() -> None
 class _NeverEnding(ScriptedStage):
     """Wait for ever, whatever the deadline."""
 
-    async def score(self, query: Text, documents: Sequence[Text], *, deadline: Deadline, call_id: str) -> StageScores:
+    async def score(
+        self,
+        query: Text,
+        documents: Sequence[Text],
+        *,
+        deadline: Deadline,
+        call_id: str,
+        instruction: Text | None = None,
+    ) -> StageScores:
         try:
             await asyncio.sleep(1e6)
         except asyncio.CancelledError:

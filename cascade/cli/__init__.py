@@ -7,7 +7,7 @@ import sys
 import typer
 
 from cascade import __version__
-from cascade.cli import config, rerank, serve
+from cascade.cli import config, doctor, example, rerank, serve
 from cascade.errors import CascadeError
 
 __all__ = ["app", "main"]
@@ -17,6 +17,8 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.command("rerank")(rerank.rerank)
+app.command("doctor")(doctor.doctor)
+config.app.command("example")(example.example)
 app.add_typer(config.app, name="config")
 
 

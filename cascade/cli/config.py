@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import typer
 import yaml
 
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
+from cascade.errors import ConfigError
 from cascade.policy.release import EmbeddingStage, OnnxStage
 from cascade.rollout.load import variables_of
 from cascade.server.lifecycle import query_hash, read_release
@@ -24,7 +26,7 @@ app = typer.Typer(no_args_is_help=True, help="Check and show settings and the re
 
 @app.command()
 def validate(release: ReleaseFile = None, config: ConfigFile = None) -> None:
-    """Check settings, release, credentials, CA bundles and weights; print the release or what is wrong."""
+    """Check settings, release, credentials, CA bundles, libraries and weights; print the release or what is wrong."""
     settings = settings_from(config, release=release)
     loaded = read_release(settings)
     query_hash(settings.query_hash_key_file)
@@ -33,8 +35,18 @@ def validate(release: ReleaseFile = None, config: ConfigFile = None) -> None:
     pool.shutdown()
     for spec in (loaded.release.stages.small, loaded.release.stages.large):
         if isinstance(spec, OnnxStage | EmbeddingStage):
+            _check_libraries()
             find_model(spec.weights)
     typer.echo(f"valid: release {loaded.release.release}, {loaded.digest}")
+
+
+def _check_libraries() -> None:
+    """Import what embedded stages import when they start."""
+    for name in ("onnxruntime", "tokenizers"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise ConfigError(f"embedded stages need {name}; install cascade-rerank[embedded]") from None
 
 
 @app.command()

@@ -14,9 +14,7 @@ __all__ = ["ConfigFile", "ReleaseFile", "settings_from"]
 ReleaseFile = Annotated[
     Path | None, typer.Option("--release", help="Release file; unset means the packaged default.", show_default=False)
 ]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="Settings file in YAML.", show_default=False, envvar="CASCADE_CONFIG")
-]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file in YAML.", show_default=False)]
 
 
 def settings_from(config: Path | None, **flags: Any) -> Settings:

@@ -15,6 +15,7 @@ from rich.text import Text
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
 from cascade.server.dialects.base import Parsed
 from cascade.server.dialects.native import NativeFormat
+from cascade.server.groups import rerank_parsed
 from cascade.server.http import as_json
 from cascade.server.lifecycle import open_service
 from cascade.server.settings import Settings
@@ -49,7 +50,7 @@ def rerank(
 async def _rerank(settings: Settings, body: bytes) -> tuple[Ranking, Parsed]:
     async with open_service(settings) as service:
         parsed = NativeFormat().parse(as_json(body), {}, service.pipeline.release.limits.max_documents)
-        return await service.pipeline.rerank(parsed.request), parsed
+        return await rerank_parsed(service.pipeline, parsed), parsed
 
 
 def _print_table(ranking: Ranking) -> None:

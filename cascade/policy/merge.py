@@ -68,9 +68,9 @@ def logit(probability: float) -> float:
 def outward_scores(
     order: Sequence[int], stages: Sequence[StageName], unit_score: Callable[[StageName, int], float]
 ) -> list[float]:
-    """Give every place of ``order`` a score that falls strictly down the order and lies in (0, 1), in float32 too.
+    """Give every place of ``order`` a score that falls strictly down the order and lies in (0, 1).
 
-    ``unit_score(stage, index)`` is the score in [0, 1] that a stage gave an index. A place never
+    It falls in float32 too, and so does its logit: clients sort again by what they parse. ``unit_score(stage, index)`` is the score in [0, 1] that a stage gave an index. A place never
     scores higher than the one before: the running minimum keeps the order that was decided when a
     client sorts again by score. Places behind the scored ones share the room that is left above
     zero evenly. An order that no stage scored carries (n - rank) / n with rank from zero.
@@ -85,9 +85,14 @@ def outward_scores(
         # The floor first: below it, places must still fall, or scores that are all 0 would tie.
         score = min(ceiling, max(_LOWEST, unit_score(stage, index)))
         scores.append(score)
-        ceiling = score * _STEP
+        ceiling = min(score * _STEP, to_unit(_below(logit(score)), ScoreSpace.LOGIT))
     behind = count - scored
     return scores + [scores[-1] * (behind - place) / (behind + 1) for place in range(behind)]
+
+
+def _below(value: float) -> float:
+    """Return a logit that float32 tells apart from ``value`` and that lies below it."""
+    return value - max(abs(value), 1.0) * (1.0 - _STEP)
 
 
 def rank_changes(order: Sequence[int], k: int) -> int:

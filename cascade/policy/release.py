@@ -25,10 +25,12 @@ from cascade.errors import ConfigError
 from cascade.types import ScoreSpace
 
 __all__ = [
+    "ApiStage",
     "Auth",
     "Budgets",
     "Depth",
     "EmbeddingStage",
+    "HostedStage",
     "HttpStage",
     "Limits",
     "NoEscalation",
@@ -59,8 +61,8 @@ class _Frozen(BaseModel):
 class Auth(_Frozen):
     """Name where an upstream's bearer token is kept: an environment variable or a file, never the token."""
 
-    env: str | None = None
-    file: str | None = None
+    env: str | None = Field(default=None, description="Name of the environment variable that holds the token")
+    file: str | None = Field(default=None, description="File that holds the token")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -109,7 +111,14 @@ class HttpStage(StageBase):
     chunk_texts: int | None = Field(default=None, ge=1, description="Most texts a call; unset: the server's limit")
     chunk_bytes: int = Field(default=1_000_000, ge=1024, description="Most bytes a call")
     chunk_tokens: int = Field(default=16_384, ge=16, description="Most tokens a call, estimated")
-    max_in_flight_texts: int = Field(default=256, ge=1, description="Most texts under way at the server")
+    max_in_flight_texts: int = Field(
+        default=1024,
+        ge=1,
+        description="Most texts under way at the server over all requests; more wait here. TEI's own limit counts too",
+    )
+    instruction: str | None = Field(
+        default=None, min_length=1, description="What relevance means, for models that follow one; a caller's wins"
+    )
     connect_ms: int = Field(default=1000, ge=1, description="Longest wait for a connection")
 
 
@@ -123,6 +132,19 @@ class VllmStage(HttpStage):
     """vLLM's score API."""
 
     adapter: Literal["vllm"]
+
+
+class ApiStage(HttpStage):
+    """Infinity, llama.cpp, SGLang or NVIDIA NIM."""
+
+    adapter: Literal["infinity", "llamacpp", "sglang", "nim"]
+
+
+class HostedStage(HttpStage):
+    """A hosted API in the shape of Cohere, Jina, Voyage or Mixedbread; they score probabilities."""
+
+    adapter: Literal["cohere", "jina", "voyage", "mixedbread"]
+    score_space: Annotated[ScoreSpace, Field(strict=False)] = ScoreSpace.PROBABILITY
 
 
 class Weights(_Frozen):
@@ -157,15 +179,17 @@ class TokenBudget(_Frozen):
     """Score pairs sorted by length in batches of at most ``max_tokens`` padded tokens."""
 
     mode: Literal["token-budget"]
-    max_tokens: int = Field(ge=16)
+    max_tokens: int = Field(ge=16, description="Padded tokens a batch")
 
 
 class OnnxStage(StageBase):
     """A cross-encoder that runs inside the sidecar, on onnxruntime."""
 
     adapter: Literal["onnx"]
-    weights: Weights
-    batching: Annotated[OnePair | TokenBudget, Discriminator("mode")] = OnePair(mode="one-pair")
+    weights: Weights = Field(description="Where the model's files are")
+    batching: Annotated[OnePair | TokenBudget, Discriminator("mode")] = Field(
+        default=OnePair(mode="one-pair"), description="How pairs share a call; batches only where the model allows it"
+    )
 
 
 class Pooling(StrEnum):
@@ -179,8 +203,10 @@ class EmbeddingStage(StageBase):
     """A bi-encoder that runs inside the sidecar and keeps the vectors of documents between requests."""
 
     adapter: Literal["onnx-embedding"]
-    weights: Weights
-    pooling: Annotated[Pooling, Field(strict=False)] = Pooling.CLS
+    weights: Weights = Field(description="Where the model's files are")
+    pooling: Annotated[Pooling, Field(strict=False)] = Field(
+        default=Pooling.CLS, description="How token states become one vector"
+    )
     cached_vectors: int = Field(default=50_000, ge=0, description="Documents whose vectors are kept")
     score_space: Annotated[ScoreSpace, Field(strict=False)] = ScoreSpace.COSINE
 
@@ -192,7 +218,9 @@ class EmbeddingStage(StageBase):
         return value
 
 
-StageSpec = Annotated[TeiStage | VllmStage | OnnxStage | EmbeddingStage, Discriminator("adapter")]
+StageSpec = Annotated[
+    TeiStage | VllmStage | ApiStage | HostedStage | OnnxStage | EmbeddingStage, Discriminator("adapter")
+]
 
 
 class Stages(_Frozen):
@@ -206,7 +234,7 @@ class Depth(_Frozen):
     """Score the same number of candidates for every query. A bare integer means this."""
 
     kind: Literal["fixed"] = "fixed"
-    depth: int = Field(ge=0)
+    depth: int = Field(ge=0, description="How many of the first candidates are scored; 0 scores none")
 
 
 class NoEscalation(_Frozen):
@@ -219,7 +247,7 @@ class StaticEscalation(_Frozen):
     """Send the top ``top_m`` of the small order to the large stage."""
 
     kind: Literal["static"]
-    top_m: int = Field(ge=0)
+    top_m: int = Field(ge=0, description="How many of the small order's first go to the large stage, within depth")
 
 
 def _depth(value: object) -> object:
@@ -258,15 +286,17 @@ class Limits(_Frozen):
 class Release(_Frozen):
     """One release: the whole behaviour of the sidecar, under one name."""
 
-    release: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    stages: Stages
-    depth: Annotated[Depth, BeforeValidator(_depth)]
+    release: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Its name, in headers and logs")
+    stages: Stages = Field(description="`small` and `large`, each a stage; either may be left out")
+    depth: Annotated[Depth, BeforeValidator(_depth)] = Field(description="How many candidates the small stage scores")
     escalation: Annotated[
         Annotated[NoEscalation | StaticEscalation, Discriminator("kind")], BeforeValidator(_escalation)
-    ]
-    budgets: Budgets
-    limits: Limits = Limits()
-    fallback: Literal["original-order", "error"] = "original-order"
+    ] = Field(description="What the large stage scores")
+    budgets: Budgets = Field(description="How the time of a request is split")
+    limits: Limits = Field(default=Limits(), description="What one request may ask for")
+    fallback: Literal["original-order", "error"] = Field(
+        default="original-order", description="What a degraded answer is: an order with status 200, or an error 503"
+    )
 
     @model_validator(mode="after")
     def _stages_fit(self) -> Self:

@@ -13,10 +13,10 @@ from cascade.errors import ConfigError
 from cascade.policy.release import Release, parse_release, policy_digest, release_digest
 from cascade.rollout.strict_yaml import read_mapping
 
-__all__ = ["LoadedRelease", "default_release_path", "load_release", "variables_of"]
+__all__ = ["LoadedRelease", "default_release_path", "load_release", "packaged_releases", "variables_of"]
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_DEFAULT: Final = "default.yaml"
+_DEFAULT: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,16 @@ class LoadedRelease:
     written: Mapping[str, Any]
 
 
+def packaged_releases() -> dict[str, Path]:
+    """Return the releases that ship with the package, by name: beside the code, or policies/ in a checkout."""
+    packaged = Path(str(resources.files("cascade"))) / "_policies"
+    folder = packaged if packaged.is_dir() else Path(__file__).parents[2] / "policies"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
 def default_release_path() -> Path:
-    """Return the release that ships with the package: beside the code when installed, in policies/ in a checkout."""
-    packaged = Path(str(resources.files("cascade"))) / "_policies" / _DEFAULT
-    return packaged if packaged.is_file() else Path(__file__).parents[2] / "policies" / _DEFAULT
+    """Return the release that is served where none is named."""
+    return packaged_releases()[_DEFAULT]
 
 
 def load_release(path: Path, environment: Mapping[str, str]) -> LoadedRelease:

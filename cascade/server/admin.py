@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import nan
 from typing import Any
 
 import orjson
@@ -12,8 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cascade import __version__
-from cascade.server.app import Service
+from cascade.server.app import json_errors
 from cascade.server.http import JSON
+from cascade.server.service import Service
+from cascade.stages.base import Congestion
 from cascade.telemetry.metrics import CONTENT_TYPE
 
 __all__ = ["admin_app", "status"]
@@ -25,12 +28,20 @@ def admin_app(service: Service) -> Starlette:
     async def metrics(http: Request) -> Response:
         for name, stage in service.pipeline.stages.items():
             service.metrics.unusable.labels(name).set(stage.unusable is not None)
+            if stage.congestion is not None:
+                told = stage.congestion.waiting
+                service.metrics.waiting.labels(name).set(nan if told is None else told)
+                service.metrics.signal_stale.labels(name).set(stage.congestion.is_stale(service.clock()))
         return Response(service.metrics.exposition(), headers={"content-type": CONTENT_TYPE})
 
     async def show_status(http: Request) -> Response:
         return Response(orjson.dumps(status(service)), media_type=JSON)
 
-    return Starlette(routes=[Route("/metrics", metrics), Route("/status", show_status)])
+    app = Starlette(
+        routes=[Route("/metrics", metrics), Route("/status", show_status)], exception_handlers=json_errors(service)
+    )
+    app.router.redirect_slashes = False
+    return app
 
 
 def status(service: Service) -> dict[str, Any]:
@@ -46,7 +57,22 @@ def status(service: Service) -> dict[str, Any]:
                 "declared": asdict(stage.fingerprint),
                 "observed": asdict(stage.observed) if stage.observed is not None else None,
                 "unusable": stage.unusable,
+                "load": _load(stage.congestion, service.clock()),
+                "probe": asdict(service.probes[name]) if name in service.probes else None,
             }
             for name, stage in service.pipeline.stages.items()
         },
+    }
+
+
+def _load(told: Congestion | None, now: float) -> dict[str, Any] | None:
+    """Return what a server told of its load, and whether that is too old to count."""
+    if told is None:
+        return None
+    return {
+        "queue_ms": told.queue_ms,
+        "waiting": told.waiting,
+        "running": told.running,
+        "age_s": round(now - told.at, 3),
+        "stale": told.is_stale(now),
     }

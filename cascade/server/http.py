@@ -1,16 +1,16 @@
-"""What dialects share: reading a body, validating it, and answers as bytes."""
+"""What dialects share: reading a body and headers, validating, and answers as bytes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from cascade.errors import RequestError, RequestFault
+from cascade.errors import NotAnswered, RequestError, RequestFault
 from cascade.types import Ranking
 
 __all__ = [
@@ -20,14 +20,19 @@ __all__ = [
     "Answer",
     "answer_headers",
     "as_json",
+    "client_request_id",
     "deadline_from",
+    "error_headers",
     "fail_closed_from",
+    "plain_name",
+    "refuse_too_many",
     "validate",
 ]
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _DEADLINE_HEADER: Final = "x-request-timeout-ms"
 _ENVOY_HEADER: Final = "x-envoy-expected-rq-timeout-ms"
 _FAIL_CLOSED_HEADER: Final = "x-cascade-fail-closed"
@@ -53,8 +58,9 @@ def as_json(body: bytes) -> Any:
     """Parse a request body. NaN, lone surrogates and invalid UTF-8 are not JSON."""
     try:
         return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise RequestError(RequestFault.NOT_JSON, "body", "not valid JSON in UTF-8") from None
+    except orjson.JSONDecodeError:  # it holds the body, so nothing is raised while it is the context
+        pass
+    raise RequestError(RequestFault.NOT_JSON, "body", "not valid JSON in UTF-8")
 
 
 def validate(model: type[Model], body: Any) -> Model:
@@ -63,15 +69,22 @@ def validate(model: type[Model], body: Any) -> Model:
         return model.model_validate(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    name = ".".join(_plain(part) for part in first["loc"]) or "body"
+    name = ".".join(plain_name(part) for part in first["loc"]) or "body"
     fault = RequestFault.EMPTY if first["type"] == "too_short" else RequestFault.SCHEMA
     raise RequestError(fault, name, _RULES.get(first["type"], first["msg"]))
 
 
-def _plain(part: int | str) -> str:
+def plain_name(part: int | str) -> str:
     """Name a field; what is not a plain name may be content, so it is not repeated."""
     text = str(part)
     return text if _PLAIN_NAME.fullmatch(text) else "(unnamed)"
+
+
+def refuse_too_many(body: Any, key: str, most: int, rule: str = "at most {most} are accepted") -> None:
+    """Refuse a list of more than ``most`` documents before anything looks at its entries."""
+    listed = body.get(key) if isinstance(body, dict) else None
+    if isinstance(listed, list) and len(listed) > most:
+        raise RequestError(RequestFault.TOO_MANY, key, rule.format(given=len(listed), most=most))
 
 
 def deadline_from(headers: Mapping[str, str]) -> float | None:
@@ -98,7 +111,26 @@ def fail_closed_from(headers: Mapping[str, str]) -> bool:
     return _SWITCH[value]
 
 
-def answer_headers(ranking: Ranking) -> dict[str, str]:
+def client_request_id(headers: Mapping[str, str]) -> str | None:
+    """Return the caller's own id for the log, None where it may be anything but an id."""
+    value = headers.get("x-request-id", "")
+    return value if _REQUEST_ID.fullmatch(value) else None
+
+
+def error_headers(error: RequestError) -> dict[str, str]:
+    """Return the headers that every dialect's error carries."""
+    headers: dict[str, str] = {}
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(error.retry_after_s)
+    if error.fault is RequestFault.TOO_SLOW:
+        headers["connection"] = "close"  # the rest of the body is not waited for
+    if isinstance(error, NotAnswered):
+        headers["x-cascade-decision-id"] = error.decision.id
+        headers["x-cascade-degraded"] = ",".join(error.decision.degraded)
+    return headers
+
+
+def answer_headers(ranking: Ranking, ignored: Sequence[str] = ()) -> dict[str, str]:
     """Return the headers that every dialect's answer carries."""
     decision = ranking.decision
     headers = {
@@ -112,4 +144,6 @@ def answer_headers(ranking: Ranking) -> dict[str, str]:
         headers["x-cascade-excluded"] = str(decision.excluded)
     if decision.stage == "retrieval":
         headers["x-cascade-score"] = "rank"
+    if ignored:
+        headers["x-cascade-ignored"] = ", ".join(ignored)
     return headers

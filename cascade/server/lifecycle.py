@@ -14,7 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -23,11 +23,15 @@ from cascade.errors import ConfigError
 from cascade.pipeline import Pipeline
 from cascade.rollout.load import LoadedRelease, default_release_path, load_release
 from cascade.server.admin import admin_app
-from cascade.server.app import Service, public_app
+from cascade.server.app import public_app
+from cascade.server.connections import BoundedHead
+from cascade.server.probing import probe_stages
+from cascade.server.service import Service
 from cascade.server.settings import Settings
 from cascade.stages.build import build_stages
 from cascade.stages.onnx_model import worker_pool
-from cascade.telemetry.logs import configure_logging, get_logger
+from cascade.telemetry.faults import Faults
+from cascade.telemetry.logs import configure_logging, note
 from cascade.telemetry.metrics import Metrics
 
 __all__ = ["open_service", "query_hash", "read_release", "serve"]
@@ -41,25 +45,50 @@ def read_release(settings: Settings, environment: Mapping[str, str] = os.environ
 @contextlib.asynccontextmanager
 async def open_service(settings: Settings, environment: Mapping[str, str] = os.environ) -> AsyncIterator[Service]:
     """Load the release, start its stages, and give everything back at the end. Raises ConfigError."""
+    async with _built_service(settings, environment) as service:
+        await _start_stages(service)
+        yield service
+
+
+@contextlib.asynccontextmanager
+async def _built_service(settings: Settings, environment: Mapping[str, str] = os.environ) -> AsyncIterator[Service]:
+    """Load the release and build its stages without starting them."""
     loaded = read_release(settings, environment)
+    hash_query = query_hash(settings.query_hash_key_file)
     metrics = Metrics()
     metrics.activate(loaded.release.release, loaded.digest)
+    faults = Faults(metrics, time.monotonic)
     pool = worker_pool(settings.embedded_threads)
-    stages = build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=environment)
+    stages = build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=environment, count_fault=faults)
+    pipeline = Pipeline(
+        loaded.release,
+        stages,
+        clock=time.monotonic,
+        new_id=lambda: uuid.uuid4().hex,
+        hash_query=hash_query,
+        count_fault=faults,
+    )
     try:
-        await asyncio.gather(*(stage.start() for stage in stages.values()))
-        pipeline = Pipeline(
-            loaded.release,
-            stages,
+        yield Service(
+            pipeline=pipeline,
+            metrics=metrics,
+            faults=faults,
             clock=time.monotonic,
-            new_id=lambda: uuid.uuid4().hex,
-            hash_query=query_hash(settings.query_hash_key_file),
-            count_fault=metrics.count_fault,
+            digest=loaded.digest,
+            policy_digest=loaded.policy_digest,
+            max_body_bytes=settings.max_body_bytes,
+            body_seconds=settings.body_seconds,
+            rerank_dialect=settings.rerank_dialect,
         )
-        yield Service(pipeline, metrics, time.monotonic, loaded.digest, loaded.policy_digest, settings.max_body_bytes)
     finally:
         await asyncio.gather(*(stage.aclose() for stage in stages.values()), return_exceptions=True)
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+async def _start_stages(service: Service) -> None:
+    """Start every stage. Raises ConfigError."""
+    await asyncio.gather(*(stage.start() for stage in service.pipeline.stages.values()))
+    service.started = True
 
 
 def query_hash(key_file: Path | None) -> Callable[[str], str]:
@@ -109,41 +138,61 @@ def _log_stream(path: Path | None) -> Iterator[BinaryIO]:
 
 
 async def _serve(settings: Settings) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     with (
         _listen("port", settings.host, settings.port) as public_socket,
         _listen("admin_port", settings.admin_host, settings.admin_port) as admin_socket,
     ):
-        await _run(settings, public_socket, admin_socket)
+        async with _built_service(settings) as service:
+            await _run(service, settings.drain_seconds, public_socket, admin_socket, stopping)
 
 
-async def _run(settings: Settings, public_socket: socket.socket, admin_socket: socket.socket) -> None:
-    async with open_service(settings) as service:
-        public, admin = _server(public_app(service)), _server(admin_app(service))
-        stopping = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-        listeners = [
-            asyncio.create_task(public.serve([public_socket]), name="public listener"),
-            asyncio.create_task(admin.serve([admin_socket]), name="admin listener"),
-        ]
-        service.ready = True
-        _announce(service, public_socket, admin_socket)
-        stop = asyncio.create_task(stopping.wait())
-        await asyncio.wait([stop, *listeners], return_when=asyncio.FIRST_COMPLETED)
-        service.ready = False
+async def _run(
+    service: Service,
+    drain_seconds: float,
+    public_socket: socket.socket,
+    admin_socket: socket.socket,
+    stopping: asyncio.Event,
+) -> None:
+    """Listen, start the stages, and serve until told to stop; while they start, requests are answered 503."""
+    public, admin = _server(public_app(service)), _server(admin_app(service))
+    listeners = [
+        asyncio.create_task(public.serve([public_socket]), name="public listener"),
+        asyncio.create_task(admin.serve([admin_socket]), name="admin listener"),
+    ]
+    starting = asyncio.create_task(_start_stages(service), name="start of the stages")
+    stop = asyncio.create_task(stopping.wait(), name="signal to stop")
+    background: list[asyncio.Task[Any]] = [starting, stop]
+    note("info", "starting", public=_address(public_socket), admin=_address(admin_socket))
+    try:
+        await asyncio.wait([starting, stop, *listeners], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done() and not stop.done():
+            starting.result()
+            service.ready = True
+            _announce(service, public_socket, admin_socket)
+            background.append(asyncio.create_task(probe_stages(service), name="probes of the stages"))
+            await asyncio.wait([stop, *listeners], return_when=asyncio.FIRST_COMPLETED)
+            service.ready = False
         if stop.done():
-            get_logger().info("stopping", drain_seconds=settings.drain_seconds)
-            await asyncio.sleep(settings.drain_seconds)
+            note("info", "stopping", drain_seconds=drain_seconds)
+        if stop.done() and service.started:
+            await asyncio.sleep(drain_seconds)
+    finally:
+        service.ready = False
+        for task in background:
+            task.cancel()
         public.should_exit = True
         await asyncio.wait([listeners[0]])
         admin.should_exit = True
+        await asyncio.gather(*background, return_exceptions=True)
         await asyncio.gather(*listeners)
-        stop.cancel()
 
 
 def _announce(service: Service, public: socket.socket, admin: socket.socket) -> None:
-    log = get_logger()
-    log.info(
+    note(
+        "info",
         "serving",
         release=service.pipeline.release.release,
         digest=service.digest,
@@ -152,9 +201,9 @@ def _announce(service: Service, public: socket.socket, admin: socket.socket) -> 
     )
     for name, stage in service.pipeline.stages.items():
         if stage.unusable is not None:
-            log.error("stage unusable", stage=name, code=stage.unusable)
+            note("error", "stage unusable", stage=name, code=stage.unusable)
         elif stage.observed is None:
-            log.warning("stage not reached yet", stage=name)
+            note("warning", "stage not reached yet", stage=name)
 
 
 def _address(bound: socket.socket) -> str:
@@ -184,7 +233,7 @@ def _server(app: ASGIApp) -> uvicorn.Server:
     return _Server(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=BoundedHead,
             ws="none",
             lifespan="off",
             log_config=None,

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cascade.server.dialects.base import DialectFormat
+from cascade.server.dialects.infinity import InfinityFormat
 from cascade.server.dialects.native import NativeFormat
 from cascade.server.dialects.tei import TeiFormat
-from cascade.server.dialects.vllm import VllmFormat, VllmScoreFormat
+from cascade.server.dialects.vllm import VllmFormat
+from cascade.server.dialects.vllm_score import VllmScoreFormat
+from cascade.server.service import RerankDialect
 
-__all__ = ["RERANK_ROUTES", "RerankRoute"]
+__all__ = ["HEALTH_PATHS", "RerankRoute", "rerank_routes"]
 
-_NATIVE: Final = NativeFormat()
-_TEI: Final = TeiFormat()
-_VLLM: Final = VllmFormat()
-_SCORE: Final = VllmScoreFormat()
+HEALTH_PATHS: Final = ("/readyz", "/health", "/ping", "/")
+"""Where readiness is told; the last three to clients of TEI and vLLM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +30,33 @@ class RerankRoute:
     formats: tuple[DialectFormat, ...]
 
 
-def _only(fmt: DialectFormat) -> Callable[[Any], DialectFormat]:
-    return lambda body: fmt
+def rerank_routes(rerank_dialect: RerankDialect) -> tuple[RerankRoute, ...]:
+    """Return every rerank route; ``rerank_dialect`` decides who answers ``/rerank`` with ``documents``."""
+    native, tei, score = NativeFormat(), TeiFormat(), VllmScoreFormat()
+    first, second = VllmFormat("1"), VllmFormat("2")
+    shared: DialectFormat = InfinityFormat() if rerank_dialect == "infinity" else first
+    by_texts = f"Rerank as TEI does (body with texts) or {rerank_dialect} (with documents)"
+    return (
+        _only("/v1/cascade/rerank", native, "Rerank, native format"),
+        _only("/", tei, "Rerank as TEI does"),
+        RerankRoute("/rerank", _by_texts(tei, shared), by_texts, (tei, shared)),
+        _only("/v1/rerank", first, "Rerank as vLLM, Jina, Voyage and Cohere's v1 do"),
+        _only("/v1/reranking", first, "Rerank as Mixedbread does"),
+        _only("/v2/rerank", second, "Rerank as vLLM and Cohere's v2 do"),
+        _only("/score", score, "Score as vLLM does"),
+        _only("/v1/score", score, "Score as vLLM does"),
+    )
 
 
-def _by_body(body: Any) -> DialectFormat:
-    """TEI's clients send ``texts``, all others ``documents``."""
-    named = b'"texts"' in body if isinstance(body, bytes) else isinstance(body, dict) and "texts" in body
-    return _TEI if named else _VLLM
+def _only(path: str, fmt: DialectFormat, summary: str) -> RerankRoute:
+    return RerankRoute(path, lambda body: fmt, summary, (fmt,))
 
 
-RERANK_ROUTES: Final = (
-    RerankRoute("/v1/cascade/rerank", _only(_NATIVE), "Rerank, native format", (_NATIVE,)),
-    RerankRoute("/rerank", _by_body, "Rerank as TEI does (body with texts) or vLLM (with documents)", (_TEI, _VLLM)),
-    RerankRoute("/v1/rerank", _only(_VLLM), "Rerank as vLLM does", (_VLLM,)),
-    RerankRoute("/v2/rerank", _only(_VLLM), "Rerank as vLLM does", (_VLLM,)),
-    RerankRoute("/score", _only(_SCORE), "Score as vLLM does", (_SCORE,)),
-    RerankRoute("/v1/score", _only(_SCORE), "Score as vLLM does", (_SCORE,)),
-)
+def _by_texts(tei: DialectFormat, other: DialectFormat) -> Callable[[Any], DialectFormat]:
+    """Choose by the body: TEI's clients send ``texts``, all others ``documents``."""
+
+    def choose(body: Any) -> DialectFormat:
+        named = b'"texts"' in body if isinstance(body, bytes) else isinstance(body, dict) and "texts" in body
+        return tei if named else other
+
+    return choose

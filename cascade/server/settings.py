@@ -18,6 +18,9 @@ ENVIRONMENT_PREFIX: Final = "CASCADE__"
 """Two underscores: an orchestrator that announces a service named cascade sets CASCADE_PORT and the like."""
 
 
+_PATHS: Final = ("release", "log_file", "query_hash_key_file")
+
+
 class Settings(BaseModel):
     """Every setting, with its default. Precedence: flag, environment, file, default."""
 
@@ -31,6 +34,15 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged")
     log_file: Path | None = Field(default=None, description="File that log lines are appended to; unset: stderr")
     max_body_bytes: int = Field(default=8_000_000, ge=1024, description="Largest request body")
+    body_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        le=600,
+        description="Longest time to read a body, where the deadline is not shorter; then the answer is 408",
+    )
+    rerank_dialect: Literal["vllm", "infinity"] = Field(
+        default="vllm", description="Whose format /rerank with documents speaks; with texts it is TEI's"
+    )
     drain_seconds: float = Field(
         default=2.0, ge=0, le=600, description="Time between failing readiness and refusing connections at a stop"
     )
@@ -49,7 +61,7 @@ def load_settings(
 
     Flags that are None are not set. Every variable that begins with ``CASCADE__`` must be a setting.
     """
-    values = _read_file(file) if file is not None else {}
+    values = _beside(file, _read_file(file)) if file is not None else {}
     values |= _read_environment(os.environ if environment is None else environment)
     values |= {name: value for name, value in flags.items() if value is not None}
     try:
@@ -65,6 +77,12 @@ def _read_file(path: Path) -> dict[str, Any]:
         return read_mapping(path)
     except ConfigError as error:
         raise ConfigError(f"settings {path}: {error}") from None
+
+
+def _beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Take a relative path in a settings file from the file's own folder."""
+    paths = {name: values[name] for name in _PATHS if isinstance(values.get(name), str)}
+    return values | {name: str(file.parent / value) for name, value in paths.items()}
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -26,7 +26,6 @@ class AnswerFault(StrEnum):
     BAD_INDEX = "bad_index"
     DUPLICATE_INDEX = "duplicate_index"
     NOT_A_NUMBER = "not_a_number"
-    TOO_LARGE = "too_large"
 
 
 class InvalidAnswer(Exception):

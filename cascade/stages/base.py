@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from cascade.guard.deadline import Deadline
 from cascade.text import Text
 from cascade.types import Fingerprint, ScoreSpace, StageScores
 
-__all__ = ["Observed", "Stage"]
+__all__ = ["Congestion", "Observed", "Stage"]
+
+_STALE_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,23 @@ class Observed:
     max_length: int | None = None
     max_texts: int | None = None
     max_in_flight_texts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Congestion:
+    """Load as a server told it at ``at``, seconds on the stage's clock; None for what it does not tell.
+
+    ``waiting`` and ``running`` count pairs, ``queue_ms`` is how long the pairs of an answer waited.
+    """
+
+    at: float
+    queue_ms: float | None = None
+    waiting: float | None = None
+    running: float | None = None
+
+    def is_stale(self, now: float) -> bool:
+        """Tell whether it is too old to say anything of now. What is stale is unknown, never idle."""
+        return now - self.at > _STALE_SECONDS
 
 
 class Stage(Protocol):
@@ -56,7 +75,25 @@ class Stage(Protocol):
         """
         ...
 
-    async def score(self, query: Text, documents: Sequence[Text], *, deadline: Deadline, call_id: str) -> StageScores:
+    @property
+    def congestion(self) -> Congestion | None:
+        """Return what the server last told of its load, None where it has told nothing."""
+        ...
+
+    @property
+    def takes_instruction(self) -> bool:
+        """Tell whether an instruction of the caller's reaches the model."""
+        ...
+
+    async def score(
+        self,
+        query: Text,
+        documents: Sequence[Text],
+        *,
+        deadline: Deadline,
+        call_id: str,
+        instruction: Text | None = None,
+    ) -> StageScores:
         """Return one finite score a document, in the order given, None for an excluded one.
 
         Blank documents are not sent. ``call_id`` begins the request id of every upstream call.

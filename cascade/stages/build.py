@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
 
 from cascade.guard.deadline import Clock
-from cascade.policy.release import EmbeddingStage, HttpStage, OnnxStage, Release, StageSpec, TeiStage, VllmStage
+from cascade.policy.release import (
+    ApiStage,
+    EmbeddingStage,
+    HostedStage,
+    HttpStage,
+    OnnxStage,
+    Release,
+    StageSpec,
+    TeiStage,
+    VllmStage,
+)
 from cascade.stages.base import Stage
 from cascade.stages.embedding import EmbeddingReranker
 from cascade.stages.http import HttpReranker
 from cascade.stages.onnx import OnnxReranker
+from cascade.stages.rerank_api import SHAPES, ApiWire
+from cascade.stages.serializers import serializer
 from cascade.stages.tei import TeiWire
 from cascade.stages.upstream import Upstream, build_client, read_token
 from cascade.stages.vllm import VllmWire
 from cascade.stages.wire import Wire
 from cascade.types import ScoreSpace, StageName
 
-__all__ = ["build_stages"]
+__all__ = ["build_stages", "wire_of"]
 
 
 def build_stages(
-    release: Release, *, clock: Clock, pool: ThreadPoolExecutor, environment: Mapping[str, str]
+    release: Release,
+    *,
+    clock: Clock,
+    pool: ThreadPoolExecutor,
+    environment: Mapping[str, str],
+    count_fault: Callable[[BaseException], None] = lambda error: None,
 ) -> dict[StageName, Stage]:
-    """Return the stages that a release names, not yet started. Raises ConfigError."""
+    """Return the stages that a release names, not yet started. Raises ConfigError.
+
+    ``count_fault`` is told of what goes wrong in a stage's background task, which goes on.
+    """
     specs = {StageName.SMALL: release.stages.small, StageName.LARGE: release.stages.large}
-    return {name: _build(name, spec, clock, pool, environment) for name, spec in specs.items() if spec is not None}
+    return {
+        name: _build(name, spec, clock, pool, environment, count_fault)
+        for name, spec in specs.items()
+        if spec is not None
+    }
 
 
 def _build(
@@ -35,21 +59,31 @@ def _build(
     clock: Clock,
     pool: ThreadPoolExecutor,
     environment: Mapping[str, str],
+    count_fault: Callable[[BaseException], None],
 ) -> Stage:
     match spec:
         case OnnxStage():
             return OnnxReranker(name, spec, pool, clock)
         case EmbeddingStage():
             return EmbeddingReranker(name, spec, pool, clock)
-        case TeiStage() | VllmStage():
-            return HttpReranker(name, spec, _wire(spec), _upstream(spec, environment), clock)
+        case TeiStage() | VllmStage() | ApiStage() | HostedStage():
+            return HttpReranker(name, spec, wire_of(spec), _upstream(spec, environment), clock, count_fault)
         case _:
             assert_never(spec)
 
 
-def _wire(spec: TeiStage | VllmStage) -> Wire:
+def wire_of(spec: TeiStage | VllmStage | ApiStage | HostedStage) -> Wire:
+    """Return the wire format of a stage."""
     raw = spec.score_space is ScoreSpace.LOGIT
-    return TeiWire(raw_scores=raw) if isinstance(spec, TeiStage) else VllmWire(spec.model, raw_scores=raw)
+    match spec:
+        case TeiStage():
+            return TeiWire(raw_scores=raw, truncate=not serializer(spec.serializer).owns_template)
+        case VllmStage():
+            return VllmWire(spec.model, raw_scores=raw)
+        case ApiStage() | HostedStage():
+            return ApiWire(SHAPES[spec.adapter], spec.model, raw_scores=raw)
+        case _:
+            assert_never(spec)
 
 
 def _upstream(spec: HttpStage, environment: Mapping[str, str]) -> Upstream:

@@ -20,8 +20,8 @@ class Clip:
 class Piece:
     """One document on its way: its position in the round, its JSON as sent, and its estimated tokens.
 
-    ``shortened`` tells that it is not sent in full, ``clip_to`` that the server has refused it once, and to how many
-    tokens it was clipped then.
+    ``shortened`` tells that it is not sent in full, ``last_try`` that the server has refused it once, and
+    ``clip_to`` to how many tokens a server that can is to clip it then.
     """
 
     position: int
@@ -29,16 +29,22 @@ class Piece:
     encoded: bytes = field(repr=False)
     tokens: int
     shortened: bool = False
+    last_try: bool = False
     clip_to: Clip | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
-    """What one upstream call may hold. ``bytes`` counts the encoded documents and their commas."""
+    """What one upstream call may hold.
+
+    ``bytes`` counts the encoded documents and their commas. A pair costs ``pair_tokens`` at most,
+    since no more of it is read; None where that is not known.
+    """
 
     texts: int
     bytes: int
     tokens: int
+    pair_tokens: int | None = None
 
 
 def plan_chunks(pieces: Sequence[Piece], limits: ChunkLimits, *, query_tokens: int) -> list[list[Piece]]:
@@ -50,6 +56,8 @@ def plan_chunks(pieces: Sequence[Piece], limits: ChunkLimits, *, query_tokens: i
     size = tokens = 0
     for piece in pieces:
         cost = piece.tokens + query_tokens
+        if limits.pair_tokens is not None:
+            cost = min(cost, limits.pair_tokens)
         full = (
             not chunks
             or len(chunks[-1]) >= limits.texts

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import assert_never
 
@@ -16,7 +15,8 @@ import numpy.typing as npt
 from cascade.errors import ConfigError
 from cascade.guard.deadline import Clock
 from cascade.policy.release import EmbeddingStage, Pooling
-from cascade.stages.embedded import EmbeddedStage
+from cascade.stages.answers import AnswerFault, InvalidAnswer
+from cascade.stages.embedded import Call, Calls, EmbeddedStage, cost_of
 from cascade.stages.onnx_model import OnnxModel, gather
 from cascade.types import StageCost
 
@@ -57,16 +57,6 @@ class VectorCache:
             self._vectors.popitem(last=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Embedded:
-    vector: Vector
-    tokens: int
-    truncated: bool
-    queue_s: float
-    tokenize_s: float
-    compute_s: float
-
-
 class EmbeddingReranker(EmbeddedStage):
     """Score documents by the cosine of their vector and the query's.
 
@@ -87,59 +77,37 @@ class EmbeddingReranker(EmbeddedStage):
             raise ConfigError("weights: a bi-encoder answers one state a token, and this model does not")
         return model
 
-    async def _score(
-        self, model: OnnxModel, query: str, texts: Mapping[int, str]
-    ) -> tuple[dict[int, float], StageCost]:
+    async def _score(self, calls: Calls, query: str, texts: Mapping[int, str]) -> tuple[dict[int, float], StageCost]:
         keys = {position: VectorCache.key(text) for position, text in texts.items()}
         vectors = {key: vector for key in keys.values() if (vector := self._cache.get(key)) is not None}
         missing = {keys[position]: text for position, text in texts.items() if keys[position] not in vectors}
-        made = await self._embed(model, query, missing)
-        vectors |= {key: item.vector for key, item in zip(missing, made[1:], strict=True)}
-        return {position: float(vectors[key] @ made[0].vector) for position, key in keys.items()}, _cost(made)
+        made = await self._embed(calls, query, missing)
+        vectors |= {key: call.result for key, call in zip(missing, made[1:], strict=True)}
+        return {position: float(vectors[key] @ made[0].result) for position, key in keys.items()}, cost_of(made)
 
-    async def _embed(self, model: OnnxModel, query: str, missing: Mapping[bytes, str]) -> list[_Embedded]:
+    async def _embed(self, calls: Calls, query: str, missing: Mapping[bytes, str]) -> list[Call[Vector]]:
         """Embed the query and the documents without a vector, keeping each vector as it is made."""
-        submitted = time.monotonic()
-        futures = [
-            self._pool.submit(_embed_one, model, text, self._pooling, submitted) for text in (query, *missing.values())
-        ]
+        futures = [calls.submit([(query, None)], self._pooled, documents=0)]
+        futures += [calls.submit([(text, None)], self._pooled, documents=1) for text in missing.values()]
         try:
             return await gather(futures)
         finally:
             for key, future in zip(missing, futures[1:], strict=True):
                 if future.done() and not future.cancelled() and future.exception() is None:
-                    self._cache.put(key, future.result().vector)
+                    self._cache.put(key, future.result().result)
 
-
-def _embed_one(model: OnnxModel, text: str, pooling: Pooling, submitted: float) -> _Embedded:
-    began = time.monotonic()
-    encoding = model.encode(text)
-    tokenized = time.monotonic()
-    states = model.run([encoding])[0]
-    match pooling:
-        case Pooling.CLS:
-            vector = states[0]
-        case Pooling.MEAN:
-            vector = states.mean(axis=0)
-        case _:
-            assert_never(pooling)
-    return _Embedded(
-        vector=(vector / np.linalg.norm(vector)).astype(np.float32),
-        tokens=len(encoding.ids),
-        truncated=bool(encoding.overflowing),
-        queue_s=began - submitted,
-        tokenize_s=tokenized - began,
-        compute_s=time.monotonic() - tokenized,
-    )
-
-
-def _cost(made: Sequence[_Embedded]) -> StageCost:
-    return StageCost(
-        calls=len(made),
-        tokens=sum(item.tokens for item in made),
-        tokens_estimated=False,
-        truncated=sum(item.truncated for item in made),
-        tokenize_ms=sum(item.tokenize_s for item in made) * 1000,
-        queue_ms=min(item.queue_s for item in made) * 1000,
-        compute_ms=sum(item.compute_s for item in made) * 1000,
-    )
+    def _pooled(self, output: npt.NDArray[np.float64]) -> Vector:
+        """Return the unit vector of one text's token states. Raises InvalidAnswer where it has none."""
+        states = output[0]
+        match self._pooling:
+            case Pooling.CLS:
+                vector = states[0]
+            case Pooling.MEAN:
+                vector = states.mean(axis=0)
+            case _:
+                assert_never(self._pooling)
+        length = float(np.linalg.norm(vector))
+        if not math.isfinite(length) or length == 0:
+            raise InvalidAnswer(AnswerFault.NOT_A_NUMBER)
+        unit: Vector = (vector / length).astype(np.float32)
+        return unit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cascade.policy.release import StageBase
+from cascade.policy.release import HttpStage, StageBase
 from cascade.stages.serializers import Serializer
 from cascade.types import Fingerprint
 
@@ -22,4 +22,5 @@ def fingerprint_of(spec: StageBase, serializer: Serializer) -> Fingerprint:
         tokenizer_revision=spec.tokenizer_revision,
         max_length=spec.max_length,
         score_space=spec.score_space,
+        instruction=spec.instruction if isinstance(spec, HttpStage) else None,
     )

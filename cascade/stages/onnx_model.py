@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -13,7 +12,9 @@ import numpy.typing as npt
 
 from cascade.errors import ConfigError
 from cascade.policy.release import Weights
+from cascade.stages.cores import usable_cores
 from cascade.stages.weights import find_model
+from cascade.tokens import MOST_CHARACTERS_PER_TOKEN
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxModel", "gather", "worker_pool"]
 
-_MOST_CHARACTERS_PER_TOKEN: Final = 24
 _KNOWN_INPUTS: Final = {"input_ids", "attention_mask", "token_type_ids"}
 
 Result = TypeVar("Result")
@@ -30,15 +30,9 @@ Result = TypeVar("Result")
 def worker_pool(threads: int | None = None) -> ThreadPoolExecutor:
     """Return the threads that embedded stages share, each running one single-threaded call at a time.
 
-    None means one for each core that this process may run on.
+    None means one for each core that this process may keep busy.
     """
-    return ThreadPoolExecutor(threads or _cores(), thread_name_prefix="embedded")
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return ThreadPoolExecutor(threads or usable_cores(), thread_name_prefix="embedded")
 
 
 class OnnxModel:
@@ -67,7 +61,7 @@ class OnnxModel:
             raise ConfigError(f"weights: {files.model.parent} cannot be loaded: {type(error).__name__}") from None
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(max_length, strategy="longest_first")
-        self._most_characters = max_length * _MOST_CHARACTERS_PER_TOKEN
+        self._most_characters = max_length * MOST_CHARACTERS_PER_TOKEN
         self._inputs = {item.name for item in self._session.get_inputs()}
         if unknown := self._inputs - _KNOWN_INPUTS:
             raise ConfigError(f"weights: the model wants inputs {', '.join(sorted(unknown))}, which are not known")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from cascade.stages.answers import items_with_scores, parse_json, scores_by_index
 from cascade.stages.base import Observed
@@ -16,9 +16,11 @@ from cascade.stages.wire import (
     FaultKind,
     Getter,
     common_fault,
+    count_of,
     error_text,
     number_after,
     object_of,
+    text_of,
 )
 
 __all__ = ["TeiWire"]
@@ -35,20 +37,34 @@ _PHYSICAL_LIMIT: Final = re.compile(r"batch size[^0-9]{0,40}(\d+)")
 class TeiWire:
     """Speak TEI's ``/rerank``.
 
-    Truncation is asked for in every request, since its default changed with 1.9.0. A server-side
-    validation fault is 413 up to 1.8 and 422 from 1.9, as JSON; a body over the payload limit is 413 and
-    a schema fault 422, as plain text. llama.cpp takes this request too and states its limits in its own words.
+    Truncation is switched on or off in every request, since its default changed with 1.9.0. It is off
+    where the text carries a template, whose end the server would cut. A server-side validation fault
+    is 413 up to 1.8 and 422 from 1.9, as JSON; a body over the payload limit is 413 and a schema fault
+    422, as plain text. llama.cpp takes this request too and states its limits in its own words.
     """
 
+    routes: tuple[str, ...] = ("/rerank",)
     texts_by_default = 32
-    clips = True
+    most_texts: int | None = None
+    most_characters: int | None = None
+    takes_instruction = False
+    load_route: str | None = "/metrics"
 
-    def __init__(self, *, raw_scores: bool) -> None:
-        raw = b"true" if raw_scores else b"false"
-        self._head = b'{"raw_scores":' + raw + b',"truncate":true,"truncation_direction":"Right","query":'
+    def __init__(self, *, raw_scores: bool, truncate: bool = True) -> None:
+        raw, cut = (b"true" if asked else b"false" for asked in (raw_scores, truncate))
+        self._head = b'{"raw_scores":' + raw + b',"truncate":' + cut + b',"truncation_direction":"Right","query":'
+        self.clips = truncate
 
-    def request(self, query: bytes, documents: Sequence[bytes], *, clip_to: Clip | None = None) -> tuple[str, bytes]:
-        return "/rerank", self._head + query + b',"texts":[' + b",".join(documents) + b"]}"
+    def request(
+        self,
+        route: str,
+        query: bytes,
+        documents: Sequence[bytes],
+        *,
+        clip_to: Clip | None = None,
+        instruction: str | None = None,
+    ) -> bytes:
+        return self._head + query + b',"texts":[' + b",".join(documents) + b"]}"
 
     def answer(self, reply: Reply, count: int) -> ChunkAnswer:
         scores = scores_by_index(items_with_scores(parse_json(reply.body), "score"), count)
@@ -59,6 +75,7 @@ class TeiWire:
             tokenize_ms=_whole(header("x-tokenization-time")),
             queue_ms=_whole(header("x-queue-time")),
             compute_ms=_whole(header("x-inference-time")),
+            server_ms=_whole(header("x-total-time")),
         )
 
     def fault(self, reply: Reply) -> Fault:
@@ -78,9 +95,6 @@ class TeiWire:
             case _:
                 return common_fault(reply.status)
 
-    def next_route(self) -> None:
-        """Stay: there is one route."""
-
     async def discover(self, get: Getter) -> Observed | Fault:
         reply = await get("/info")
         if reply.status == 404:
@@ -90,15 +104,15 @@ class TeiWire:
         info = object_of(reply)
         kind = info.get("model_type")
         if isinstance(kind, dict) and "reranker" not in kind:
-            return Fault(FaultKind.REFUSED, "not_a_reranker")
+            return Fault(FaultKind.UNUSABLE, "not_a_reranker")
         return Observed(
-            model=_text(info.get("model_id")),
-            revision=_text(info.get("model_sha")),
-            dtype=_text(info.get("model_dtype")),
-            version=_text(info.get("version")),
-            max_length=_count(info.get("max_input_length")),
-            max_texts=_count(info.get("max_client_batch_size")),
-            max_in_flight_texts=_count(info.get("max_concurrent_requests")),
+            model=text_of(info.get("model_id")),
+            revision=text_of(info.get("model_sha")),
+            dtype=text_of(info.get("model_dtype")),
+            version=text_of(info.get("version")),
+            max_length=count_of(info.get("max_input_length")),
+            max_texts=count_of(info.get("max_client_batch_size")),
+            max_in_flight_texts=count_of(info.get("max_concurrent_requests")),
         )
 
 
@@ -114,11 +128,3 @@ def _validation(message: str, status: int) -> Fault:
 
 def _whole(value: str | None) -> int | None:
     return int(value) if value is not None and value.isascii() and value.isdigit() and len(value) < 16 else None
-
-
-def _text(value: Any) -> str | None:
-    return value[:200] if isinstance(value, str) else None
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and value > 0 else None

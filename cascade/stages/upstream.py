@@ -12,6 +12,7 @@ from typing import Final
 
 import aiohttp
 import httpx
+from aiohttp.connector import Connection
 from httpx_aiohttp import AiohttpTransport
 
 from cascade.errors import ConfigError
@@ -64,9 +65,10 @@ class Upstream:
         request = self._client.build_request("POST", self._url + path, content=body, headers=headers)
         return await self._send(request, _BASE_BYTES + _BYTES_PER_TEXT * texts + _ECHO * len(body))
 
-    async def get(self, path: str) -> Reply:
+    async def get(self, path: str, *, request_id: str) -> Reply:
         """Get a document of at most 1 MiB. Raises Lost."""
-        return await self._send(self._client.build_request("GET", self._url + path, headers=self._headers), 2**20)
+        headers = {**self._headers, "x-request-id": request_id}
+        return await self._send(self._client.build_request("GET", self._url + path, headers=headers), 2**20)
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -80,7 +82,7 @@ class Upstream:
             finally:
                 await response.aclose()
             return Reply(response.status_code, response.headers, body)
-        except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, ssl.SSLError, OSError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError, ValueError) as error:
             lost = Lost(_cause(error))
         raise lost  # outside, since the transport's own error may quote what the server wrote
 
@@ -96,7 +98,7 @@ async def _read(response: httpx.Response, most_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _cause(error: BaseException) -> str:  # noqa: PLR0911 - a table
+def _cause(error: BaseException) -> str:  # noqa: C901, PLR0911 - a table
     """Name what happened by the transport's own exception: its httpx class does not tell."""
     own = isinstance(error, httpx.DecodingError | aiohttp.ClientResponseError)
     match error if own else error.__cause__ or error:
@@ -118,8 +120,24 @@ def _cause(error: BaseException) -> str:  # noqa: PLR0911 - a table
             return "not_http"
         case httpx.ConnectError():
             return "refused"
+        case ValueError():  # the transport choked on what it was to decode
+            return "not_http"
         case _:
             return "lost"
+
+
+class _Response(aiohttp.ClientResponse):
+    """Refuse a reason phrase that is no text before the transport fails on it and forgets the connection."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        await super().start(connection)
+        try:
+            (self.reason or "").encode()
+        except UnicodeEncodeError:
+            broken = aiohttp.ClientResponseError(self.request_info, (), status=self.status)
+        else:
+            return self
+        raise broken  # the session closes the connection then
 
 
 def build_client(spec: HttpStage) -> httpx.AsyncClient:
@@ -133,7 +151,7 @@ def build_client(spec: HttpStage) -> httpx.AsyncClient:
         connector = aiohttp.TCPConnector(
             limit=spec.max_in_flight_texts, keepalive_timeout=_KEEPALIVE_SECONDS, ssl=context
         )
-        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), response_class=_Response)
 
     return httpx.AsyncClient(
         transport=AiohttpTransport(verify=context, trust_env=False, client=session),

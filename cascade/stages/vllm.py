@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from cascade.stages.answers import AnswerFault, InvalidAnswer, items_with_scores, parse_json, scores_by_index
 from cascade.stages.base import Observed
 from cascade.stages.chunking import Clip
-from cascade.stages.upstream import Reply
+from cascade.stages.upstream import Lost, Reply
 from cascade.stages.wire import (
     ChunkAnswer,
     Fault,
     FaultKind,
     Getter,
     common_fault,
+    count_of,
     error_text,
     number_after,
     object_of,
+    text_of,
 )
 
 __all__ = ["VllmWire"]
@@ -41,8 +43,13 @@ class VllmWire:
     ``activation`` before ``use_activation``; each version ignores the names that it does not know.
     """
 
+    routes: tuple[str, ...] = ("/v1/score", "/v1/rerank")
     texts_by_default = 128
+    most_texts: int | None = None
+    most_characters: int | None = None
     clips = False
+    takes_instruction = True
+    load_route: str | None = "/metrics"
 
     def __init__(self, model: str, *, raw_scores: bool) -> None:
         activate = b"false" if raw_scores else b"true"
@@ -50,16 +57,25 @@ class VllmWire:
             b'{"model":' + orjson.dumps(model) + b',"use_activation":' + activate + b',"activation":' + activate
         )
         self._model = model
-        self._routes = ["/v1/score", "/v1/rerank"]
 
-    def request(self, query: bytes, documents: Sequence[bytes], *, clip_to: Clip | None = None) -> tuple[str, bytes]:
+    def request(
+        self,
+        route: str,
+        query: bytes,
+        documents: Sequence[bytes],
+        *,
+        clip_to: Clip | None = None,
+        instruction: str | None = None,
+    ) -> bytes:
         head = self._head
+        if instruction is not None:
+            head += b',"instruction":' + orjson.dumps(instruction)
         if clip_to is not None:
             head += b',"max_tokens_per_query":%d,"max_tokens_per_doc":%d' % (clip_to.query, clip_to.document)
         listed = b"[" + b",".join(documents) + b"]}"
-        if self._routes[0] == "/v1/score":
-            return self._routes[0], head + b',"text_1":' + query + b',"text_2":' + listed
-        return self._routes[0], head + b',"query":' + query + b',"documents":' + listed
+        if route == "/v1/score":
+            return head + b',"text_1":' + query + b',"text_2":' + listed
+        return head + b',"query":' + query + b',"documents":' + listed
 
     def answer(self, reply: Reply, count: int) -> ChunkAnswer:
         body = parse_json(reply.body)
@@ -81,21 +97,18 @@ class VllmWire:
         message = error_text(object_of(reply))
         match reply.status:
             case 404 if _NO_MODEL.search(message):
-                return Fault(FaultKind.REFUSED, "unknown_model")
+                return Fault(FaultKind.UNUSABLE, "unknown_model")
             case 400 | 500 if (limit := number_after(_LIMIT, message)) is not None:
                 at_least = _AT_LEAST.search(message) is not None
                 return Fault(FaultKind.TOO_LONG, "too_long", limit, number_after(_GIVEN, message), at_least)
             case 400 if _NOT_FINITE.search(message):
                 return Fault(FaultKind.BROKEN, "not_finite")
             case 400 | 501 if _NO_SCORING.search(message):
-                return Fault(FaultKind.REFUSED, "not_a_reranker")
+                return Fault(FaultKind.UNUSABLE, "not_a_reranker")
             case 413:
                 return Fault(FaultKind.TOO_MANY_BYTES, "payload_limit")
             case _:
                 return common_fault(reply.status)
-
-    def next_route(self) -> None:
-        self._routes.reverse()
 
     async def discover(self, get: Getter) -> Observed | Fault:
         reply = await get("/v1/models")
@@ -107,20 +120,23 @@ class VllmWire:
         cards = [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
         card = next((card for card in cards if card.get("id") == self._model), None)
         if cards and card is None:
-            return Fault(FaultKind.REFUSED, "unknown_model")
-        version = object_of(await get("/version")).get("version")
-        longest = (card or {}).get("max_model_len")
+            return Fault(FaultKind.UNUSABLE, "unknown_model")
+        card = card or {}
         return Observed(
-            model=_text((card or {}).get("root")) or _text((card or {}).get("id")),
-            version=_text(version),
-            max_length=longest if type(longest) is int and longest > 0 else None,
+            model=text_of(card.get("root")) or text_of(card.get("id")),
+            version=await _version(get),
+            max_length=count_of(card.get("max_model_len")),
         )
+
+
+async def _version(get: Getter) -> str | None:
+    """Return the server's version, None where it does not answer: no limit hangs on it."""
+    try:
+        return text_of(object_of(await get("/version")).get("version"))
+    except Lost:
+        return None
 
 
 def _single(score: object) -> object:
     """Unwrap the one-element list that the first release answered with."""
     return score[0] if isinstance(score, list) and len(score) == 1 else score
-
-
-def _text(value: Any) -> str | None:
-    return value[:200] if isinstance(value, str) else None

@@ -14,11 +14,26 @@ from cascade.stages.base import Observed
 from cascade.stages.chunking import Clip
 from cascade.stages.upstream import Reply
 
-__all__ = ["ChunkAnswer", "Fault", "FaultKind", "Wire", "common_fault", "error_text", "number_after", "object_of"]
+__all__ = [
+    "ChunkAnswer",
+    "Fault",
+    "FaultKind",
+    "Wire",
+    "common_fault",
+    "count_of",
+    "error_text",
+    "number_after",
+    "object_of",
+    "text_of",
+]
 
 
 class FaultKind(StrEnum):
-    """What a status other than 200 means. The first three concern the chunk and can be mended."""
+    """What a status other than 200 means.
+
+    The first three concern the chunk and can be mended. ``UNUSABLE`` says that nothing can be scored
+    until the key or the model is put right, ``REFUSED`` only that this request was refused.
+    """
 
     TOO_LONG = "too_long"
     TOO_MANY_TEXTS = "too_many_texts"
@@ -28,6 +43,7 @@ class FaultKind(StrEnum):
     UNREACHABLE = "unreachable"
     TIMEOUT = "timeout"
     REFUSED = "refused"
+    UNUSABLE = "unusable"
     BROKEN = "broken"
 
 
@@ -55,23 +71,43 @@ class ChunkAnswer:
     tokenize_ms: float | None = None
     queue_ms: float | None = None
     compute_ms: float | None = None
+    server_ms: float | None = None
 
 
 Getter = Callable[[str], Awaitable[Reply]]
 
 
 class Wire(Protocol):
-    """One server's format."""
+    """One server's format. It holds no state: which route to take is the stage's to remember."""
 
+    routes: tuple[str, ...]
+    """Where the server may score, best first."""
     texts_by_default: int
     """Most texts a call while the server's own limit is unknown."""
+    most_texts: int | None
+    """Most texts a call that such a server ever takes, None where that is its operator's to say."""
+    most_characters: int | None
+    """Most characters of a text that such a server ever takes, None where it does not count them."""
     clips: bool
     """Whether the server clips over-long pairs by itself when asked."""
+    load_route: str | None
+    """Where the server tells of its load, None where nowhere but in its answers."""
+    takes_instruction: bool
+    """Whether the server applies a template of its own and takes an instruction for it."""
 
-    def request(self, query: bytes, documents: Sequence[bytes], *, clip_to: Clip | None = None) -> tuple[str, bytes]:
-        """Return path and body for JSON-encoded texts.
+    def request(
+        self,
+        route: str,
+        query: bytes,
+        documents: Sequence[bytes],
+        *,
+        clip_to: Clip | None = None,
+        instruction: str | None = None,
+    ) -> bytes:
+        """Return the body of a request to one of the routes, for JSON-encoded texts.
 
         ``clip_to`` asks a server that can to clip query and document to that many tokens; others ignore it.
+        ``instruction`` is given to servers that take one only.
         """
         ...
 
@@ -83,17 +119,13 @@ class Wire(Protocol):
         """Classify any other answer."""
         ...
 
-    def next_route(self) -> None:
-        """Move to the next route after ``NO_ROUTE``, round and round; a server with one stays there."""
-        ...
-
     async def discover(self, get: Getter) -> Observed | Fault:
         """Ask the server for its limits. Raises Lost."""
         ...
 
 
 _PLAIN: Final = {
-    401: Fault(FaultKind.REFUSED, "unauthorized"),
+    401: Fault(FaultKind.UNUSABLE, "unauthorized"),
     403: Fault(FaultKind.REFUSED, "forbidden"),
     404: Fault(FaultKind.NO_ROUTE, "no_route"),
     405: Fault(FaultKind.NO_ROUTE, "no_route"),
@@ -136,3 +168,13 @@ def number_after(pattern: re.Pattern[str], text: str) -> int | None:
     """Return the number that a pattern's first group finds; a number of more than nine digits is no limit."""
     found = pattern.search(text)
     return int(found[1]) if found and len(found[1]) <= 9 else None
+
+
+def text_of(value: Any) -> str | None:
+    """Return what a server calls something, None where it is no text."""
+    return value[:200] if isinstance(value, str) else None
+
+
+def count_of(value: Any) -> int | None:
+    """Return a limit that a server states, None where it is no positive integer."""
+    return value if type(value) is int and value > 0 else None

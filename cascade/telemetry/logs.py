@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import MutableMapping
 from dataclasses import asdict
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Literal
 
 import orjson
 import structlog
 
-from cascade.types import Decision, Round
+from cascade.types import Decision, Dialect, Round
 
-__all__ = ["configure_logging", "decision_record", "get_logger", "log_decision"]
+__all__ = [
+    "UNWRITABLE",
+    "configure_logging",
+    "decision_record",
+    "get_logger",
+    "log_abandoned",
+    "log_decision",
+    "log_rejection",
+    "note",
+]
 
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+UNWRITABLE: Final = (OSError, ValueError)
+"""What writing a line raises where the disk is full or the stream is closed."""
 _NOISY: Final = ("httpx", "httpcore", "aiohttp", "asyncio", "uvicorn", "uvicorn.error", "uvicorn.access")
 
 
@@ -50,7 +62,8 @@ class _NameOnly(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         kind = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
         level = min(max(record.levelno // 10 * 10, 10), 50)  # libraries may have levels of their own in between
-        get_logger().log(level, "library", logger=record.name, exception=kind)
+        with contextlib.suppress(*UNWRITABLE):  # a library that logs must not fail for our disk
+            get_logger().log(level, "library", logger=record.name, exception=kind)
 
 
 def _without_exceptions(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -71,9 +84,40 @@ def get_logger() -> structlog.stdlib.BoundLogger:
     return logger
 
 
-def log_decision(decision: Decision) -> None:
-    """Write the line of one request."""
-    get_logger().info("rerank", **decision_record(decision))
+def note(level: Literal["info", "warning", "error"], event: str, **fields: Any) -> None:
+    """Write a line about the process. One that cannot be written is lost, and nothing else is."""
+    with contextlib.suppress(*UNWRITABLE):
+        get_logger().log(_LEVELS[level], event, **fields)
+
+
+def log_decision(
+    decision: Decision,
+    *,
+    outcome: Literal["answered", "refused"] = "answered",
+    client_request_id: str | None = None,
+) -> None:
+    """Write the line of one decided request: answered, or refused because its caller wanted an error then."""
+    get_logger().info("rerank", outcome=outcome, client_request_id=client_request_id, **decision_record(decision))
+
+
+def log_rejection(
+    dialect: Dialect, *, fault: str, field: str, status: int, client_request_id: str | None = None
+) -> None:
+    """Write the line of a request that was refused before anything was decided. ``field`` holds no caller's name."""
+    get_logger().info(
+        "rerank",
+        outcome="rejected",
+        client_request_id=client_request_id,
+        dialect=dialect,
+        fault=fault,
+        field=field,
+        status=status,
+    )
+
+
+def log_abandoned(dialect: Dialect | None, *, client_request_id: str | None = None) -> None:
+    """Write the line of a request whose client went away; of one that left in its body the dialect is not known."""
+    get_logger().info("rerank", outcome="abandoned", client_request_id=client_request_id, dialect=dialect)
 
 
 def decision_record(decision: Decision) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class Metrics:
             "cascade_rejected", "Requests refused, by dialect and status", ["dialect", "status"], registry=registry
         )
         self._rejected = {
-            (d, status): rejected.labels(d, str(status)) for d in Dialect for status in (400, 413, 415, 422, 500, 503)
+            (d, status): rejected.labels(d, str(status)) for d in Dialect for status in (400, 408, 413, 415, 422, 503)
         }
         rounds = Counter("cascade_rounds", "Rounds by stage and outcome", ["stage", "outcome"], registry=registry)
         self._rounds = {(s, o): rounds.labels(s, o) for s in stages for o in _OUTCOMES}
@@ -80,6 +80,15 @@ class Metrics:
         self.unusable = Gauge(
             "cascade_stage_unusable", "1 where a server cannot serve its stage", ["stage"], registry=registry
         )
+        self.waiting = Gauge(
+            "cascade_upstream_waiting", "Pairs waiting at a server, as it tells", ["stage"], registry=registry
+        )
+        self.signal_stale = Gauge(
+            "cascade_upstream_signal_stale",
+            "1 where what a server told of its load is too old to count",
+            ["stage"],
+            registry=registry,
+        )
         self.release = Gauge(
             "cascade_release_info", "The active release", ["release", "digest", "version"], registry=registry
         )
@@ -97,8 +106,12 @@ class Metrics:
         """Count a refused request."""
         self._rejected[dialect, status].inc()
 
-    def observe(self, decision: Decision) -> None:
-        """Count one answered request."""
+    def observe(self, decision: Decision, *, answered: bool = True) -> None:
+        """Count a request: of one that was not answered, for the caller wanted an error then, the rounds alone."""
+        for item in decision.rounds:
+            self._observe_round(item)
+        if not answered:
+            return
         self._requests[decision.dialect, decision.stage].inc()
         for reason in decision.degraded:
             self._degraded[reason].inc()
@@ -107,8 +120,6 @@ class Metrics:
         self._left_seconds.observe(max(0.0, decision.deadline_ms - decision.total_ms) / 1000)
         self._depth.observe(decision.depth)
         self._escalated.observe(len(decision.escalated))
-        for item in decision.rounds:
-            self._observe_round(item)
 
     def _observe_round(self, item: Round) -> None:
         self._rounds[item.stage, item.outcome].inc()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from cascade.errors import StageError, StageTimeout
 from cascade.guard.deadline import Deadline
-from cascade.stages.base import Observed
+from cascade.stages.base import Congestion, Observed
 from cascade.text import Text
 from cascade.types import Exclusion, Fingerprint, ScoreSpace, StageCost, StageScores
 
@@ -39,6 +39,8 @@ class ScriptedStage:
     fingerprint: Fingerprint = field(default_factory=fingerprint)
     observed: Observed | None = None
     unusable: str | None = None
+    takes_instruction: bool = False
+    congestion: Congestion | None = None
     calls: list[list[str]] = field(default_factory=list)
     cancelled: int = 0
 
@@ -48,7 +50,15 @@ class ScriptedStage:
     async def aclose(self) -> None:
         """Do nothing."""
 
-    async def score(self, query: Text, documents: Sequence[Text], *, deadline: Deadline, call_id: str) -> StageScores:
+    async def score(
+        self,
+        query: Text,
+        documents: Sequence[Text],
+        *,
+        deadline: Deadline,
+        call_id: str,
+        instruction: Text | None = None,
+    ) -> StageScores:
         """Return the function's scores after the delay, within the deadline."""
         budget_ms = deadline.remaining_ms()
         texts = [document.reveal() for document in documents]
@@ -57,14 +67,16 @@ class ScriptedStage:
             async with deadline.timeout():
                 await asyncio.sleep(self.delay_ms / 1000)
         except TimeoutError:
-            raise StageTimeout("scripted", "deadline", elapsed_ms=budget_ms, budget_ms=budget_ms) from None
+            raise StageTimeout(
+                "scripted", "deadline", elapsed_ms=budget_ms, budget_ms=budget_ms, sent=len(texts)
+            ) from None
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
         if isinstance(self.fails, Exception):
             raise self.fails
         if self.fails is not None:
-            raise self.fails("scripted", "scripted", elapsed_ms=self.delay_ms, budget_ms=budget_ms)
+            raise self.fails("scripted", "scripted", elapsed_ms=self.delay_ms, budget_ms=budget_ms, sent=len(texts))
         excluded = {position: Exclusion.BLANK for position, text in enumerate(documents) if text.is_blank}
         excluded |= {p: Exclusion.REFUSED for p, text in enumerate(texts) if p not in excluded and self.refuses(text)}
         scores = tuple(

@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import orjson
@@ -37,14 +37,20 @@ class FakeServer(ABC):
     """Answer requests like one server. ``script`` holds what happens to the next requests instead.
 
     An entry of ``script`` is a response, an exception to raise, or None for a normal answer; it is
-    used for POST only. ``delay_ms`` is waited before every POST. ``tokens_of`` counts a pair.
+    used for POST only. ``delay_ms`` is waited before every POST; one that ``hangs`` is never answered,
+    while GET is. ``tokens_of`` counts a pair. ``metrics`` is what ``/metrics`` says, None where the
+    server does not offer it. Without the ``key`` only ``open_paths`` are answered.
     """
+
+    open_paths: ClassVar[frozenset[str]] = frozenset({"/health", "/metrics"})
 
     score_of: Callable[[str, str], float] = overlap
     tokens_of: Callable[[str, str], int] = lambda query, text: len(query.split()) + len(text.split()) + 3
     max_length: int = 512
     delay_ms: float = 0.0
+    hangs: bool = False
     key: str | None = None
+    metrics: str | None = None
     script: list[httpx.Response | Exception | None] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     cancelled: int = 0
@@ -59,19 +65,24 @@ class FakeServer(ABC):
         content = await request.aread()
         body = orjson.loads(content) if content else None
         self.seen.append(Seen(request.method, request.url.path, dict(request.headers), body, len(content)))
-        if self.key is not None and request.headers.get("authorization") != f"Bearer {self.key}":
+        path = request.url.path
+        keyless = self.key is None or path in self.open_paths
+        if not keyless and request.headers.get("authorization") != f"Bearer {self.key}":
             return self.unauthorized()
         if request.method != "POST":
-            return self.get(request.url.path)
+            told = self.metrics if path == "/metrics" else None
+            return self.get(path) if told is None else httpx.Response(200, text=told)
         try:
             await asyncio.sleep(self.delay_ms / 1000)
+            if self.hangs:
+                await asyncio.Event().wait()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
         scripted = self.script.pop(0) if self.script else None
         if isinstance(scripted, Exception):
             raise scripted
-        return scripted if scripted is not None else self.post(request.url.path, body, len(content))
+        return scripted if scripted is not None else self.post(path, body, len(content))
 
     @abstractmethod
     def unauthorized(self) -> httpx.Response:
@@ -116,13 +127,15 @@ class FakeTei(FakeServer):
             "auto_truncate": self.version >= "1.9",
             "version": f"{self.version}.0",
         }
+        if self.version >= "1.9":
+            info["served_model_name"] = "fake/reranker"
         return httpx.Response(200, json=info)
 
     def post(self, path: str, body: Any, size: int) -> httpx.Response:
         if path != "/rerank":
             return httpx.Response(404)
-        if size > self.payload_limit:
-            return httpx.Response(413, text="Failed to buffer the request body: length limit exceeded")
+        if fault := self.unreadable(body, size):
+            return fault
         query, texts = body["query"], body["texts"]
         if not texts:
             return self.problem(400, "`texts` cannot be empty", "Empty")
@@ -144,8 +157,18 @@ class FakeTei(FakeServer):
             "x-queue-time": "3",
             "x-tokenization-time": "1",
             "x-inference-time": "7",
+            "x-total-time": "12",
         }
         return httpx.Response(200, json=[{"index": i, "score": scores[i]} for i in ranked], headers=headers)
+
+    def unreadable(self, body: Any, size: int) -> httpx.Response | None:
+        """Refuse in plain text what the framework refuses: large bodies, and types such as "right" before 1.9.0."""
+        if size > self.payload_limit:
+            return httpx.Response(413, text="Failed to buffer the request body: length limit exceeded")
+        known = {"Left", "Right"} | ({"left", "right"} if self.version >= "1.9" else set())
+        if body.get("truncation_direction", "Right") not in known:
+            return httpx.Response(422, text="Failed to deserialize the JSON body into the target type")
+        return None
 
     @property
     def validation_status(self) -> int:
@@ -160,6 +183,8 @@ class FakeTei(FakeServer):
 @dataclass
 class FakeVllm(FakeServer):
     """vLLM: "now" (0.32), "2025" (flat errors, ``activation``) or "2024" (``score`` as a list, no /v1/rerank)."""
+
+    open_paths: ClassVar[frozenset[str]] = frozenset({"/health", "/metrics", "/version"})
 
     version: str = "now"
     model: str = "fake/reranker"
@@ -214,7 +239,8 @@ class FakeVllm(FakeServer):
     def answer(self, path: str, query: str, texts: list[str], scores: list[float]) -> httpx.Response:
         """Answer with scores, in input order or ranked, as the route does."""
         tokens = sum(self.tokens_of(query, text) for text in texts)
-        head = {"id": "score-1", "model": self.model, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens} if self.version == "now" else {"total_tokens": tokens}
+        head = {"id": "score-1", "model": self.model, "usage": usage}
         if path == "/v1/score":
             shown: list[Any] = [[score] for score in scores] if self.version == "2024" else list(scores)
             data = [{"index": index, "object": "score", "score": score} for index, score in enumerate(shown)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +36,17 @@ def test_validate_takes_the_packaged_release(command: Command) -> None:
     done = command("config", "validate")
     assert (done.status, done.err) == (0, "")
     assert "default-2026-11" in done.out
+
+
+@pytest.mark.parametrize("library", ["onnxruntime", "tokenizers"])
+def test_validate_names_a_library_that_embedded_stages_lack(
+    command: Command, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    """The packaged release runs models here: without what runs them it cannot start, and is not called valid."""
+    monkeypatch.setitem(sys.modules, library, None)  # what makes an import fail
+    done = command("config", "validate")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"cascade: embedded stages need {library}; install cascade-rerank[embedded]\n"
 
 
 def test_validate_checks_credentials_without_telling_them(command: Command, release: WriteRelease) -> None:
@@ -125,7 +137,7 @@ def test_h1_dump_has_one_digest_for_one_release(command: Command, release: Write
 def test_h1_the_environment_beats_the_file_and_the_file_the_default(
     command: Command, release: WriteRelease, tmp_path: Path
 ) -> None:
-    """Precedence as documented; the file may be named by ``CASCADE_CONFIG``."""
+    """Precedence as documented."""
     settings = tmp_path / "settings.yaml"
     settings.write_text("port: 1111\nadmin_port: 2222\n", encoding="utf-8")
     done = command(
@@ -133,7 +145,9 @@ def test_h1_the_environment_beats_the_file_and_the_file_the_default(
         "dump",
         "--release",
         release(),
-        variables={"CASCADE_CONFIG": str(settings), "CASCADE__ADMIN_PORT": "3333"},
+        "--config",
+        str(settings),
+        variables={"CASCADE__ADMIN_PORT": "3333"},
     )
     shown = yaml.safe_load(done.out)["settings"]
     assert (shown["host"], shown["port"], shown["admin_port"]) == ("127.0.0.1", 1111, 3333)

@@ -75,6 +75,7 @@ def test_a_degraded_answer_says_so_in_both_forms(command: Command, release: Writ
         (b'{"query": "kingfisher"', "body: not valid JSON in UTF-8"),
         (b'["kingfisher"]', "body: Input should be an object"),
         (b'{"query": "kingfisher"}', "candidates: Field required"),
+        (_stdin(instruction="kingfisher"), "instruction: this release's stages take no instruction"),
         (_stdin(candidates=[]), "candidates: List should have at least 1 item after validation, not 0"),
         (_stdin(candidates=[{"text": "a"}] * 3000), "candidates: at most 2048 are accepted"),
         (_stdin(topn=1), "topn: Extra inputs are not permitted"),

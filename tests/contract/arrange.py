@@ -19,10 +19,19 @@ from cascade.testing.upstream import FakeServer
 from cascade.text import Text
 from cascade.types import StageName, StageScores
 
-__all__ = ["TEI", "VLLM", "Contract", "released"]
+__all__ = ["HOSTED", "INFINITY", "LLAMACPP", "SGLANG", "TEI", "VLLM", "Contract", "by_length", "released"]
 
 TEI = {"adapter": "tei", "url": "http://reranker.test", "model": "fake/reranker", "engine": "tei/1.9"}
 VLLM = {"adapter": "vllm", "url": "http://reranker.test", "model": "fake/reranker", "engine": "vllm/0.32"}
+INFINITY = {**TEI, "adapter": "infinity", "engine": "infinity/0.0.78"}
+LLAMACPP = {**TEI, "adapter": "llamacpp", "engine": "llamacpp/b1"}
+SGLANG = {**TEI, "adapter": "sglang", "engine": "sglang/0.5"}
+HOSTED = {name: {**TEI, "adapter": name, "engine": name} for name in ("cohere", "jina", "voyage", "mixedbread", "nim")}
+
+
+def by_length(query: str, text: str) -> float:
+    """Score by length, a logit: the longer, the lower."""
+    return 6.5 - len(text)
 
 
 @dataclass(frozen=True)
@@ -32,11 +41,14 @@ class Contract:
     stage: Stage
     route: respx.Route
 
-    async def score(self, query: str, documents: list[str]) -> StageScores:
+    async def score(self, query: str, documents: list[str], instruction: str | None = None) -> StageScores:
         """Score strings with time enough."""
-        deadline = Deadline.after_ms(20_000, asyncio.get_running_loop().time)
         return await self.stage.score(
-            Text(query), [Text(text) for text in documents], deadline=deadline, call_id="call"
+            Text(query),
+            [Text(text) for text in documents],
+            deadline=Deadline.after_ms(20_000, asyncio.get_running_loop().time),
+            call_id="call",
+            instruction=None if instruction is None else Text(instruction),
         )
 
     @property
@@ -46,8 +58,8 @@ class Contract:
 
     @property
     def paths(self) -> list[str]:
-        """Return the path of every call, discovery among them."""
-        return [call.request.url.path for call in self.route.calls]
+        """Return the path of every call, discovery among them, but not those that read the server's load."""
+        return [call.request.url.path for call in self.route.calls if call.request.url.path != "/metrics"]
 
 
 @asynccontextmanager

@@ -264,7 +264,7 @@ async def test_the_servers_own_counts_and_times_are_the_cost() -> None:
     async with released(FakeTei(), TEI, chunk_texts=2) as contract:
         cost = (await contract.score("one two", ["a b c", "d", "e"])).cost
     tokens = (2 + 3 + 3) + (2 + 1 + 3) + (2 + 1 + 3)
-    assert cost == StageCost(2, tokens, tokens_estimated=False, truncated=0, tokenize_ms=1, queue_ms=3, compute_ms=7)
+    assert cost == StageCost(2, tokens, False, 0, tokenize_ms=1, queue_ms=3, compute_ms=7, server_ms=12)
 
 
 @pytest.mark.parametrize("kind", ["classifier", "embedding"])
@@ -292,7 +292,8 @@ async def test_the_right_key_is_sent_with_every_call() -> None:
     async with released(FakeTei(key="right"), TEI, {"KEY": "right\n"}, auth={"env": "KEY"}) as contract:
         assert (await contract.score("q", ["a"])).scores[0] is not None
         sent = [call.request.headers["authorization"] for call in contract.route.calls]
-    assert sent == ["Bearer right", "Bearer right"]
+    assert set(sent) == {"Bearer right"}
+    assert len(sent) >= 2
 
 
 async def test_c2_overload_is_told_as_overload() -> None:

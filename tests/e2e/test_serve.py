@@ -232,6 +232,21 @@ def test_h6_a_request_under_way_is_finished_before_the_exit(tmp_path: Path) -> N
         assert answers[0].headers["x-cascade-stage"] == "small"
 
 
+def test_a_head_without_end_is_cut_off_over_a_socket(running: Running) -> None:
+    """A header that goes on and on gets 400, and the connection is closed."""
+    host, port = running.process.public.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nx: ")
+        answer = b""
+        try:
+            for _ in range(100):
+                connection.sendall(b"a" * 10_000)
+            answer = connection.recv(1000)
+        except ConnectionError:
+            return  # closed before all of it was sent
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_release_without_stages_serves_alone(tmp_path: Path) -> None:
     """Nothing upstream is needed to answer the first-stage order; flags beat the environment, which beats the file."""
     release = write_yaml(tmp_path / "release.yaml", _BARE)

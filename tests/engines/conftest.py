@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Server, llamacpp_server, vllm_server
+from .servers import Server, infinity_server, llamacpp_server, vllm_server
 from .sidecar import Sidecar, release_of, sidecar
 
 __all__ = ["KEY"]
@@ -37,6 +37,13 @@ def vllm_with_key(logs: Path) -> Iterator[Server]:
 def llamacpp(logs: Path) -> Iterator[Server]:
     """Run llama.cpp's server."""
     with llamacpp_server(logs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def infinity(logs: Path) -> Iterator[Server]:
+    """Run Infinity."""
+    with infinity_server(logs) as server:
         yield server
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-__all__ = ["ENVIRONMENTS", "Engine", "Environment", "environment"]
+__all__ = ["ENVIRONMENTS", "Engine", "Environment", "environment", "locked_by"]
 
 _HERE = Path(__file__).resolve().parent
 ENVIRONMENTS = _HERE.parents[1] / ".engines"
@@ -14,13 +14,14 @@ ENVIRONMENTS = _HERE.parents[1] / ".engines"
 class Engine(StrEnum):
     """A server that tests start; its value names its requirements file and its environment."""
 
+    INFINITY = "infinity"
     LLAMACPP = "llamacpp"
     VLLM = "vllm"
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where one engine is installed, and from which locked requirements."""
+    """Where a locked requirements file is installed."""
 
     requirements: Path
     folder: Path
@@ -36,12 +37,16 @@ class Environment:
         return self.folder / "bin"
 
 
-def environment(engine: Engine) -> Environment:
-    """Return the environment that holds exactly what the engine's requirements file says now.
+def locked_by(requirements: Path) -> Environment:
+    """Return the environment that holds exactly what a requirements file says now.
 
     Its folder carries the first 12 hex digits of that file's SHA-256, so changed requirements are
     another environment.
     """
-    requirements = _HERE / f"{engine}.txt"
     digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
-    return Environment(requirements, ENVIRONMENTS / f"{engine}-{digest[:12]}")
+    return Environment(requirements, ENVIRONMENTS / f"{requirements.stem}-{digest[:12]}")
+
+
+def environment(engine: Engine) -> Environment:
+    """Return the environment of an engine."""
+    return locked_by(_HERE / f"{engine}.txt")

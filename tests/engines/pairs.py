@@ -12,6 +12,7 @@ __all__ = [
     "OVER_BATCH",
     "OVER_LONG",
     "QUERY",
+    "alone_at_infinity",
     "alone_at_llamacpp",
     "alone_at_vllm",
     "documents",
@@ -74,3 +75,15 @@ def alone_at_llamacpp(server: Server, query: str, texts: Sequence[str]) -> list[
 def status_alone(server: Server, path: str, body: Mapping[str, Any]) -> int:
     """Return the status that a server answers a body with when asked directly."""
     return httpx.post(server.base_url + path, json=dict(body), trust_env=False, timeout=60).status_code
+
+
+def alone_at_infinity(server: Server, query: str, texts: Sequence[str], *, raw_scores: bool = True) -> list[float]:
+    """Return Infinity's own score of each pair, asked one pair a call."""
+    with httpx.Client(base_url=server.base_url, trust_env=False, timeout=60) as client:
+
+        def score(text: str) -> float:
+            body = {"model": server.model, "query": query, "documents": [text], "raw_scores": raw_scores}
+            answer = client.post("/rerank", json=body).raise_for_status()
+            return float(answer.json()["results"][0]["relevance_score"])
+
+        return [score(text) for text in texts]

@@ -11,21 +11,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Any
 
 from .environments import Engine, environment
 
-__all__ = ["EngineStartError", "Server", "free_port", "llamacpp_server", "running", "vllm_server"]
+__all__ = ["EngineStartError", "Server", "free_port", "infinity_server", "llamacpp_server", "running", "vllm_server"]
 
 _HOST = "127.0.0.1"
 _MODELS = Path(__file__).resolve().parents[1] / "fixtures" / "models"
 _VLLM_START_S = 240.0
 _LLAMACPP_START_S = 60.0
+_INFINITY_START_S = 180.0
 _POLL_S = 0.1
 _TERM_S = 20.0
 _LOG_TAIL_LINES = 30
 
 # Variables of the caller that would change what a server does.
-_UNINHERITED = ("CASCADE_", "HF_", "LLAMA_", "PYTHONPATH", "VLLM_")
+_UNINHERITED = ("CASCADE_", "HF_", "INFINITY_", "LLAMA_", "PYTHONPATH", "VLLM_")
 # One OpenMP thread and no binding: a server beside tests on few cores would otherwise starve both.
 _VLLM_SETTINGS = {
     "HF_HUB_OFFLINE": "1",
@@ -35,6 +37,7 @@ _VLLM_SETTINGS = {
     "VLLM_HOST_IP": _HOST,
     "VLLM_NO_USAGE_STATS": "1",
 }
+_INFINITY_SETTINGS = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +56,27 @@ class EngineStartError(RuntimeError):
 
 @contextmanager
 def vllm_server(
-    logs: Path, *, model: str = "micro-ce", api_key: str | None = None, start_s: float = _VLLM_START_S
+    logs: Path,
+    *,
+    model: str = "micro-ce",
+    api_key: str | None = None,
+    port: int | None = None,
+    start_s: float = _VLLM_START_S,
 ) -> Iterator[Server]:
     """Run vLLM on the micro-ce cross-encoder, served as `model`; its limit is 512 tokens a pair.
 
     Output goes to a file in the existing folder `logs`. With `api_key`, only `/v1` and `/v2`
-    routes ask for it. Raises `EngineStartError` when it is not healthy within `start_s` seconds.
+    routes ask for it. With `port` it can come back where another was. Raises `EngineStartError`
+    when it is not healthy within `start_s` seconds.
     """
-    port = free_port()
+    port = free_port() if port is None else port
     command = [_program(Engine.VLLM, "python"), "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--host", _HOST, "--port", str(port), "--model", str(_MODELS / "micro-ce")]
     command += ["--served-model-name", model, "--runner", "pooling", "--dtype", "float32", "--enforce-eager"]
     if api_key is not None:
         command += ["--api-key", api_key]
     with running(command, _VLLM_SETTINGS, port, logs / f"vllm-{port}.log", start_s) as pid:
-        yield Server(f"http://{_HOST}:{port}", model, pid, _told(port, "/version", "version"))
+        yield Server(f"http://{_HOST}:{port}", model, pid, str(_asked(port, "/version")["version"]))
 
 
 @contextmanager
@@ -76,8 +85,8 @@ def llamacpp_server(
 ) -> Iterator[Server]:
     """Run llama.cpp's server on the tiny-ce cross-encoder, served as `model`, with four slots.
 
-    Its scores are not the model's: use it for the protocol. `logs`, `start_s` and the error are
-    those of `vllm_server`. With `port` it can come back where another was.
+    Its scores are not the model's: use it for the protocol. The other arguments and the error are
+    those of `vllm_server`.
     """
     port = free_port() if port is None else port
     command = [_program(Engine.LLAMACPP, "llama-server-vulkan"), "--host", _HOST, "--port", str(port)]
@@ -85,7 +94,24 @@ def llamacpp_server(
     command += ["--reranking", "--gpu-layers", "0", "--threads", "1", "--parallel", "4"]
     command += ["--ctx-size", "2048", "--batch-size", "2048", "--ubatch-size", "2048"]
     with running(command, {}, port, logs / f"llamacpp-{port}.log", start_s) as pid:
-        yield Server(f"http://{_HOST}:{port}", model, pid, _told(port, "/props", "build_info"))
+        yield Server(f"http://{_HOST}:{port}", model, pid, str(_asked(port, "/props")["build_info"]))
+
+
+@contextmanager
+def infinity_server(
+    logs: Path, *, model: str = "micro-ce", port: int | None = None, start_s: float = _INFINITY_START_S
+) -> Iterator[Server]:
+    """Run Infinity on the micro-ce cross-encoder, served as `model`; it clips pairs to 512 tokens.
+
+    The arguments and the error are those of `vllm_server`.
+    """
+    port = free_port() if port is None else port
+    command = [_program(Engine.INFINITY, "infinity_emb"), "v2", "--host", _HOST, "--port", str(port)]
+    command += ["--model-id", str(_MODELS / "micro-ce"), "--served-model-name", model]
+    command += ["--engine", "torch", "--device", "cpu", "--no-model-warmup"]
+    with running(command, _INFINITY_SETTINGS, port, logs / f"infinity-{port}.log", start_s) as pid:
+        version = str(_asked(port, "/openapi.json")["info"]["version"])
+        yield Server(f"http://{_HOST}:{port}", model, pid, version)
 
 
 def _program(engine: Engine, name: str) -> str:
@@ -146,10 +172,11 @@ def _healthy(port: int) -> bool:
     return status == 200
 
 
-def _told(port: int, path: str, field: str) -> str:
-    """Return one field of the JSON object that the server answers on `path`."""
+def _asked(port: int, path: str) -> dict[str, Any]:
+    """Return the JSON object that the server answers on `path`."""
     _, body = _get(port, path)
-    return str(json.loads(body)[field])
+    told: dict[str, Any] = json.loads(body)
+    return told
 
 
 def _get(port: int, path: str) -> tuple[int, bytes]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 
+import cascade
+
 from .servers import Server, free_port, running
 
 __all__ = ["Sidecar", "release_of", "sidecar"]
@@ -17,6 +19,8 @@ __all__ = ["Sidecar", "release_of", "sidecar"]
 _HOST = "127.0.0.1"
 _START_S = 60.0
 _ANSWER_S = 60.0
+_UNDER_TEST = str(Path(cascade.__file__).resolve().parents[1])
+"""The code that the tests import is what the process runs, wherever the command was installed from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +66,6 @@ def sidecar(folder: Path, release: Mapping[str, Any]) -> Iterator[Sidecar]:
     command = [str(Path(sys.executable).with_name("cascade")), "serve", "--release", str(file)]
     command += ["--host", _HOST, "--port", str(port), "--admin-host", _HOST, "--admin-port", str(admin_port)]
     log = folder / f"cascade-{port}.log"
-    with running(command, {"CASCADE__DRAIN_SECONDS": "0"}, port, log, _START_S):
+    settings = {"CASCADE__DRAIN_SECONDS": "0", "PYTHONPATH": _UNDER_TEST}
+    with running(command, settings, port, log, _START_S):
         yield Sidecar(f"http://{_HOST}:{port}", f"http://{_HOST}:{admin_port}", log)

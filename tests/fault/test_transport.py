@@ -85,6 +85,8 @@ FAULTS: list[tuple[str, Behaviour, type[StageError], str]] = [
     ("header without a colon", saying(b"HTTP/1.1 200 OK\r\nbroken\r\n\r\n[]", echo=True), StageInvalidAnswer, "not_http"),
     ("header with a zero byte", saying(OK + b"x: a\x00b\r\n\r\n[]", echo=True), StageInvalidAnswer, "not_http"),
     ("header without end", saying(OK + b"x: " + b"a" * 100_000, echo=True), StageInvalidAnswer, "not_http"),
+    ("reason that is no text", saying(b"HTTP/1.1 200 \xff\xfe\r\ncontent-length: 2\r\n\r\n[]", echo=True, keep=True),
+     StageInvalidAnswer, "not_http"),
     ("two lengths", saying(OK + b"content-length: 2\r\ncontent-length: 3\r\n\r\n[]"), StageInvalidAnswer, "not_http"),
     ("length that is no number", saying(OK + b"content-length: x\r\n\r\n[]"), StageInvalidAnswer, "not_http"),
     ("no gzip", saying(OK + b"content-encoding: gzip\r\ncontent-length: 4\r\n\r\nnope", keep=True), StageInvalidAnswer, "bad_encoding"),
@@ -440,5 +442,44 @@ def test_1_bodies_of_nearly_a_megabyte_are_sent_whole(run: Run) -> None:
             scored = await stage.score(Text("q"), texts, deadline=deadline, call_id="call")
             assert all(score is not None for score in scored.scores)
             assert 700_000 < max(map(len, server.requests)) <= 1_000_000
+
+    run(play())
+
+
+def test_a3_a_reason_that_is_no_text_leaks_no_connection(run: Run) -> None:
+    """The response is closed, not left to the collector, and so is its connection: after them all one is free."""
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        left: list[str] = []
+        loop.set_debug(True)  # then aiohttp tells of a response that nobody closed
+        loop.set_exception_handler(lambda _, context: left.append(str(context["message"])))
+        odd = saying(b"HTTP/1.1 200 \xff\xfe\r\ncontent-length: 900\r\n\r\n[", keep=True)
+        async with (
+            raw_server(*[odd] * 3) as server,
+            stage_at(f"http://127.0.0.1:{server.port}", max_in_flight_texts=2) as stage,
+        ):
+            for _ in range(3):
+                assert (await failure_of(stage)).code == "not_http"
+            assert await score(stage) == SCORES
+            assert server.connections == 4
+        assert left == []
+
+    run(play())
+
+
+def test_a3_discovery_goes_on_after_a_reason_that_is_no_text(run: Run) -> None:
+    """The limits of a server are learned once it speaks HTTP, however odd its first answer was."""
+
+    async def play() -> None:
+        odd = saying(b"HTTP/1.1 200 \xff\xfe\r\ncontent-length: 2\r\n\r\n{}", keep=True)
+        info = saying(OK + b'content-length: 23\r\n\r\n{"max_input_length":64}', keep=True)
+        gone = saying(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", keep=True)
+        async with raw_server(odd, info, gone) as server, stage_at(f"http://127.0.0.1:{server.port}") as stage:
+            await stage.start()
+            async with asyncio.timeout(10):
+                await server.seen(3)
+            assert stage.observed is not None
+            assert stage.observed.max_length == 64
 
     run(play())

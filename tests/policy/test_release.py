@@ -279,7 +279,10 @@ def test_the_adapter_tells_which_stage_it_is(adapter: str, kind: type) -> None:
 def test_an_unknown_adapter_is_refused_without_repeating_it(adapter: object) -> None:
     """The error lists what is legal."""
     told = _told(_with("stages.small.adapter", adapter))
-    assert told == "stages.small: 'adapter' must be one of 'tei', 'vllm', 'onnx', 'onnx-embedding'"
+    assert told == (
+        "stages.small: 'adapter' must be one of 'tei', 'vllm', 'infinity', 'llamacpp', 'sglang', 'nim', "
+        "'cohere', 'jina', 'voyage', 'mixedbread', 'onnx', 'onnx-embedding'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -385,7 +388,7 @@ def test_defaults_are_those_written_in_the_model() -> None:
     assert (stage.max_length, stage.score_space) == (512, ScoreSpace.LOGIT)
     assert (stage.auth, stage.ca_bundle, stage.chunk_texts) == (None, None, None)
     assert (stage.chunk_bytes, stage.chunk_tokens) == (1_000_000, 16_384)
-    assert (stage.max_in_flight_texts, stage.connect_ms) == (256, 1000)
+    assert (stage.max_in_flight_texts, stage.connect_ms) == (1024, 1000)
 
 
 @pytest.mark.parametrize("fallback", ["original-order", "error"])

@@ -15,8 +15,10 @@ from cascade.guard.deadline import Clock
 from cascade.pipeline import Pipeline
 from cascade.policy.release import Release, parse_release
 from cascade.server.admin import admin_app
-from cascade.server.app import Service, public_app
+from cascade.server.app import public_app
+from cascade.server.service import Service
 from cascade.stages.base import Stage
+from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
 from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
@@ -26,8 +28,8 @@ __all__ = ["BODIES", "ROUTES", "Sidecar", "dumps", "release_of", "sidecar"]
 
 ROUTES: Final = {
     "native": ("/v1/cascade/rerank",),
-    "tei": ("/rerank",),
-    "vllm": ("/v1/rerank", "/rerank", "/v2/rerank"),
+    "tei": ("/rerank", "/"),
+    "vllm": ("/v1/rerank", "/rerank", "/v2/rerank", "/v1/reranking"),
     "vllm-score": ("/v1/score", "/score"),
 }
 """The routes of each dialect."""
@@ -102,14 +104,18 @@ def sidecar(
     *,
     release: Release | None = None,
     stages: Mapping[StageName, Stage] | None = None,
-    max_body_bytes: int = 8_000_000,
     clock: Clock | None = None,
+    **settings: Any,
 ) -> Sidecar:
-    """Make a sidecar whose stages score by shared words, on the clock of the running loop unless another is given."""
+    """Make a sidecar whose stages score by shared words, on the clock of the running loop unless another is given.
+
+    ``settings`` are further fields of the service.
+    """
     small = small or ScriptedStage(overlap)
     large = large or ScriptedStage(overlap)
     clock = clock or asyncio.get_running_loop().time
     metrics = Metrics()
+    faults = Faults(metrics, clock)
     numbers = itertools.count(1)
     pipeline = Pipeline(
         release or release_of(),
@@ -117,7 +123,10 @@ def sidecar(
         clock=clock,
         new_id=lambda: f"decision-{next(numbers)}",
         hash_query=lambda query: "0" * 16,
-        count_fault=metrics.count_fault,
+        count_fault=faults,
     )
-    service = Service(pipeline, metrics, clock, "sha256:release", "sha256:policy", max_body_bytes, ready=True)
+    fields = {"max_body_bytes": 8_000_000, "started": True, "ready": True} | settings
+    service = Service(
+        pipeline, metrics, faults, clock, digest="sha256:release", policy_digest="sha256:policy", **fields
+    )
     return Sidecar(service, small, large)

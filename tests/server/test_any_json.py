@@ -32,7 +32,21 @@ _FIELDS: Final = [
     "truncate",
     "truncation_direction",
     "return_documents",
+    "return_input",
     "use_activation",
+    "instruction",
+    "instruct",
+    "input",
+    "top_k",
+    "max_tokens_per_doc",
+    "max_tokens_per_query",
+    "truncate_prompt_tokens",
+    "truncation",
+    "truncation_side",
+    "chat_template_kwargs",
+    "priority",
+    "rank_fields",
+    "user",
     "text_1",
     "text_2",
     "queries",
@@ -73,7 +87,7 @@ def _check(path: str, response: httpx.Response, sent: int | None) -> None:
         return
     assert response.status_code in (400, 413, 415, 422)
     if response.headers["content-type"].startswith("text/plain"):
-        assert path == "/rerank"
+        assert path in ("/rerank", "/")
         return
     body = response.json()
     assert isinstance(body["message"], str)

@@ -44,17 +44,18 @@ def _release(folder: Path, **fields: Any) -> Path:
 
 
 class _Stopper(threading.Thread):
-    """Wait for the 'serving' line, look around, and end this process's serving by a signal."""
+    """Wait for a line, by default 'serving', look around, and end this process's serving by a signal."""
 
-    def __init__(self, log: Path, number: signal.Signals) -> None:
+    def __init__(self, log: Path, number: signal.Signals = signal.SIGTERM, *, awaited: str = "serving") -> None:
         super().__init__()
         self._log = log
         self._number = number
+        self._awaited = awaited
         self.seen: dict[str, Any] = {}
 
     def run(self) -> None:
         for _ in range(2000):
-            line = self._serving()
+            line = self._line()
             if line is not None:
                 break
             threading.Event().wait(0.005)
@@ -63,14 +64,29 @@ class _Stopper(threading.Thread):
         try:
             self.seen = line
             with httpx.Client(trust_env=False, timeout=5) as client:
-                self.seen["ready"] = client.get(f"{line['public']}/readyz").status_code
-                self.seen["status"] = client.get(f"{line['admin']}/status").json()
+                self.look(client, line["public"], line["admin"])
         finally:
             os.kill(os.getpid(), self._number)
 
-    def _serving(self) -> dict[str, Any] | None:
+    def look(self, client: httpx.Client, public: str, admin: str) -> None:
+        """Keep what the listeners answer."""
+        self.seen["ready"] = client.get(f"{public}/readyz").status_code
+        self.seen["status"] = client.get(f"{admin}/status").json()
+
+    def _line(self) -> dict[str, Any] | None:
         lines = self._log.read_bytes().splitlines() if self._log.exists() else []
-        return next((event for event in map(orjson.loads, lines) if event["event"] == "serving"), None)
+        return next((event for event in map(orjson.loads, lines) if event["event"] == self._awaited), None)
+
+
+class _EarlyStopper(_Stopper):
+    """Look around while the stages start."""
+
+    def look(self, client: httpx.Client, public: str, admin: str) -> None:
+        super().look(client, public, admin)
+        self.seen["live"] = client.get(f"{public}/livez").status_code
+        self.seen["health"] = client.get(f"{public}/health").status_code
+        bodies = {"tei": {"query": "q", "texts": ["a"]}, "vllm": {"query": "q", "documents": ["a"]}}
+        self.seen["answers"] = {name: client.post(f"{public}/rerank", json=body) for name, body in bodies.items()}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -96,8 +112,44 @@ def test_h6_serve_runs_until_a_signal(tmp_path: Path, number: signal.Signals, ho
     assert events.index("serving") < events.index("stopping")
 
 
+def test_h6_while_stages_start_the_routes_say_so_and_a_signal_ends_the_process(tmp_path: Path) -> None:
+    """Liveness is 200, readiness and requests 503 in the dialect's shape; a signal then ends serving without a drain."""
+    log = tmp_path / "log"
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections and answers none
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        stage = {"adapter": "tei", "url": url, "model": "m", "engine": "tei/1.9"}
+        release = _release(tmp_path, stages={"small": stage}, depth=5)
+        stopper = _EarlyStopper(log, awaited="starting")
+        stopper.start()
+        serve(Settings(release=release, port=0, admin_port=0, log_file=log, drain_seconds=600))
+        stopper.join()
+    seen = stopper.seen
+    assert (seen["live"], seen["ready"], seen["health"], seen["status"]["ready"]) == (200, 503, 503, False)
+    tei, vllm = seen["answers"]["tei"], seen["answers"]["vllm"]
+    assert (tei.status_code, tei.headers["retry-after"]) == (503, "1")
+    assert tei.json()["error"] == "answer: the stages are starting"
+    assert (vllm.status_code, vllm.headers["retry-after"]) == (503, "1")
+    assert vllm.json()["error"]["type"] == "ServiceUnavailableError"
+    events = [orjson.loads(line)["event"] for line in log.read_bytes().splitlines()]
+    assert events.count("stopping") == 1
+    assert "serving" not in events
+
+
+def test_a_stage_that_cannot_start_ends_the_listeners(tmp_path: Path) -> None:
+    """The error is the stage's own, and both sockets are given back."""
+    stage = {"adapter": "onnx", "model": "m", "engine": "onnxruntime", "weights": {"folder": str(tmp_path / "none")}}
+    release = _release(tmp_path, stages={"small": stage}, depth=5)
+    port = _closed_port()
+    with pytest.raises(ConfigError, match="none"):
+        serve(Settings(release=release, port=port, admin_port=0, log_file=tmp_path / "log"))
+    socket.create_server(("127.0.0.1", port)).close()
+
+
 def _told_of_the_stage(folder: Path, url: str) -> list[tuple[str, str, str, str | None]]:
-    """Serve one stage until it is announced; return event, level, stage and code of the lines about it."""
+    """Serve one stage until it is announced; return event, level, stage and code of what is said of it then.
+
+    Probes come later, when they come.
+    """
     stage = {"adapter": "tei", "url": url, "model": "m", "engine": "tei/1.9", "connect_ms": 50}
     log = folder / "log"
     stopper = _Stopper(log, signal.SIGTERM)
@@ -106,6 +158,8 @@ def _told_of_the_stage(folder: Path, url: str) -> list[tuple[str, str, str, str 
     serve(Settings(release=release, port=0, admin_port=0, log_file=log, drain_seconds=0))
     stopper.join()
     events = [event for event in map(orjson.loads, log.read_bytes().splitlines()) if "stage" in event["event"]]
+    later = ("stage probe", "stage is not as declared")
+    events = [event for event in events if event["event"] not in later]
     return [(event["event"], event["level"], event["stage"], event.get("code")) for event in events]
 
 

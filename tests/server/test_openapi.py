@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from cascade.server.app import public_app
 from cascade.testing.stages import ScriptedStage
+from tests.server.schemas import fits
 from tests.server.sidecar import BODIES, ROUTES, sidecar
 
 _COMMITTED: Final = Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -46,7 +47,11 @@ async def test_the_request_schema_has_the_fields_that_are_sent(dialect: str, pat
     content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
     schemas = [_resolved(document, each) for each in content.get("anyOf", [content])]
     body = BODIES[dialect]("q", ["a"])
-    assert any(set(schema["required"]) <= set(body) <= set(schema["properties"]) for schema in schemas)
+    needed = [each.get("required") or next(pair["required"] for pair in each["anyOf"]) for each in schemas]
+    assert any(
+        set(required) <= set(body) <= set(schema["properties"])
+        for required, schema in zip(needed, schemas, strict=True)
+    )
 
 
 async def test_every_header_of_an_answer_is_described() -> None:
@@ -54,7 +59,57 @@ async def test_every_header_of_an_answer_is_described() -> None:
     document = (await sidecar().public.get("/openapi.json")).json()
     described = set(document["paths"]["/rerank"]["post"]["responses"]["200"]["headers"])
     down = ScriptedStage(lambda q, t: 0.0, fails=RuntimeError("down"))
-    sent = await sidecar(large=down).post("/rerank", BODIES["tei"]("q", ["", "a"]))
+    sent = await sidecar(large=down).post("/rerank", {**BODIES["tei"]("q", ["", "a"]), "top_n": 1})
     worse = await sidecar(down, down).post("/rerank", BODIES["tei"]("q", ["a"]))
     seen = {name for answer in (sent, worse) for name in answer.headers if name.startswith("x-cascade-")}
     assert seen == described
+
+
+async def test_every_header_of_a_refusal_is_described() -> None:
+    """A 503 of a degraded order carries the headers that the document names, and no other of ours."""
+    document = (await sidecar().public.get("/openapi.json")).json()
+    described = set(document["paths"]["/rerank"]["post"]["responses"]["503"]["headers"])
+    headers = {"x-request-timeout-ms": "0", "x-cascade-fail-closed": "1"}
+    refused = await sidecar().post("/rerank", BODIES["tei"]("q", ["a"]), headers)
+    assert {name for name in refused.headers if name.startswith(("x-", "retry-"))} == described
+
+
+def _check(document: dict[str, Any], content: dict[str, Any], value: Any) -> None:
+    """Hold a value against the schema of an answer."""
+    assert fits(value, content["application/json"]["schema"], document["components"]["schemas"]), value
+
+
+@pytest.mark.parametrize("setting", ["vllm", "infinity"])
+@pytest.mark.parametrize(("dialect", "path"), [(d, p) for d, paths in ROUTES.items() for p in paths])
+async def test_answers_and_errors_keep_to_their_schemas(dialect: str, path: str, setting: str) -> None:
+    """What a route answers, refuses and cannot answer in time is valid by the document of its setting."""
+    served = sidecar(rerank_dialect=setting)
+    document = (await served.public.get("/openapi.json")).json()
+    responses = document["paths"][path]["post"]["responses"]
+    body = BODIES[dialect]("q", ["a", "b"])
+    for asked in ({}, {"return_documents": True}, {"return_input": True}, {"return_text": True}, {"top_n": 1}):
+        answer = await served.post(path, {**body, **({} if dialect == "native" else asked)})
+        _check(document, responses["200"]["content"], answer.json())
+    _check(document, responses["4XX"]["content"], (await served.post(path, BODIES[dialect]("q", []))).json())
+    late = {"x-request-timeout-ms": "0", "x-cascade-fail-closed": "1"}
+    _check(document, responses["503"]["content"], (await served.post(path, body, late)).json())
+    served.service.clock = None  # type: ignore[assignment] # nothing works without a clock
+    _check(document, responses["500"]["content"], (await served.post(path, body)).json())
+
+
+async def test_plain_errors_are_described_where_tei_answers() -> None:
+    """TEI's errors of a request that could not be read are plain text, and only its routes say so."""
+    document = (await sidecar().public.get("/openapi.json")).json()
+    plain = {
+        path
+        for path, methods in document["paths"].items()
+        if "text/plain" in methods.get("post", {}).get("responses", {}).get("4XX", {}).get("content", {})
+    }
+    assert plain == set(ROUTES["tei"])
+
+
+async def test_every_schema_of_the_document_is_used() -> None:
+    """No schema stands in the document that nothing points to."""
+    text = (await sidecar().public.get("/openapi.json")).text
+    for name in orjson.loads(text)["components"]["schemas"]:
+        assert f'"#/components/schemas/{name}"' in text

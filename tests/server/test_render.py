@@ -80,18 +80,55 @@ async def test_tei_repeats_the_text_of_each_index_when_asked() -> None:
 
 
 @pytest.mark.parametrize("path", ROUTES["vllm"])
-async def test_vllm_answers_results(path: str) -> None:
-    """Id, model, usage and results; no document unless asked for."""
+async def test_vllm_answers_results_and_data(path: str) -> None:
+    """One answer for clients of vLLM, Jina, Cohere, Voyage and Mixedbread; no document unless asked, no object."""
     answer = await _answer({"query": "q", "documents": _TEXTS, "model": "any"}, path, **_TOP_TWO)
+    places = [
+        {"index": 2, "relevance_score": 0.75, "score": 0.75},
+        {"index": 0, "relevance_score": 0.5, "score": 0.5},
+        {"index": 1, "relevance_score": 0.25, "score": 0.25},
+    ]
     assert answer == {
         "id": "score-decision-1",
         "model": "any",
         "usage": {"prompt_tokens": 23, "total_tokens": 23},
+        "results": places,
+        "data": places,
+        "meta": {
+            "api_version": {"version": "2" if path == "/v2/rerank" else "1"},
+            "billed_units": {"search_units": 1},
+        },
+    }
+
+
+async def test_infinity_answers_its_own_shape_where_the_setting_says_so() -> None:
+    """``/rerank`` with documents is Infinity's then, with documents as strings; the other routes stay vLLM's."""
+    served = sidecar(_stage(), _stage(), release=release_of(**_TOP_TWO), rerank_dialect="infinity")
+    body = {"query": "q", "documents": _TEXTS}
+    answer = _tidy((await served.post("/rerank", {**body, "return_documents": True, "top_n": 2})).json())
+    assert answer.pop("created") > 1_700_000_000
+    assert answer == {
+        "object": "rerank",
         "results": [
-            {"index": 2, "relevance_score": 0.75},
-            {"index": 0, "relevance_score": 0.5},
-            {"index": 1, "relevance_score": 0.25},
+            {"relevance_score": 0.75, "index": 2, "document": "high"},
+            {"relevance_score": 0.5, "index": 0, "document": "middle"},
         ],
+        "model": "test-1",
+        "usage": {"prompt_tokens": 23, "total_tokens": 23},
+        "id": "infinity-decision-1",
+    }
+    assert "object" not in (await served.post("/v1/rerank", body)).json()
+    assert isinstance((await served.post("/rerank", {"query": "q", "texts": _TEXTS})).json(), list)
+
+
+async def test_e4_infinity_s_raw_scores_are_logits_of_the_outward_scores() -> None:
+    """The switch changes the scale, never the order."""
+    served = sidecar(_stage(), _stage(), rerank_dialect="infinity")
+    answer = _tidy((await served.post("/rerank", {"query": "q", "documents": _TEXTS, "raw_scores": True})).json())
+    assert {item["index"]: item["relevance_score"] for item in answer["results"]} == {
+        2: round(math.log(3), 6),
+        0: 0.0,
+        1: round(-math.log(3), 6),
     }
 
 
@@ -213,7 +250,14 @@ async def _exact(body: Any, dialect: str, path: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("dialect", "switch"),
-    [("tei", {"raw_scores": True}), ("vllm", {"use_activation": False}), ("vllm-score", {"use_activation": False})],
+    [
+        ("tei", {"raw_scores": True}),
+        ("vllm", {"use_activation": False}),
+        ("vllm", {"raw_scores": True}),
+        ("vllm", {"activation": False}),
+        ("vllm-score", {"use_activation": False}),
+        ("vllm-score", {"softmax": False}),
+    ],
 )
 async def test_e4_e5_raw_scores_are_logits_of_the_outward_scores(dialect: str, switch: dict[str, bool]) -> None:
     """The switch changes the scale, never the order; logits of both stages fall down one scale."""

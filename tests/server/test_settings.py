@@ -22,6 +22,8 @@ _VALUES: Final[Mapping[str, tuple[Any, Any, Any]]] = {
     "log_level": ("debug", "warning", "error"),
     "log_file": ("flag.log", "environment.log", "file.log"),
     "max_body_bytes": (2001, 2002, 2003),
+    "body_seconds": (1.5, 2.5, 3.5),
+    "rerank_dialect": ("infinity", "infinity", "infinity"),
     "drain_seconds": (1.5, 2.5, 3.5),
     "embedded_threads": (1, 2, 3),
     "query_hash_key_file": ("flag.key", "environment.key", "file.key"),
@@ -63,11 +65,22 @@ def test_a_flag_wins_over_environment_over_file_over_default(tmp_path: Path, nam
     environment = {f"CASCADE__{name.upper()}": str(variable)}
     assert _kept(load_settings({name: flag}, file=file, environment=environment), name) == flag
     assert _kept(load_settings({name: None}, file=file, environment=environment), name) == variable
-    assert _kept(load_settings({}, file=file, environment={}), name) == filed
+    kept = str(_kept(load_settings({}, file=file, environment={}), name))
+    assert kept == (
+        str(tmp_path / str(filed)) if name in ("release", "log_file", "query_hash_key_file") else str(filed)
+    )
     assert _kept(load_settings({}, environment=environment), name) == variable
     default = Settings.model_fields[name].default
     assert getattr(load_settings({}, environment={}), name) == default
     assert default not in (flag, variable, filed)
+
+
+def test_a_path_in_a_file_counts_from_the_file(tmp_path: Path) -> None:
+    """A settings file can be moved with what it names; an absolute path stays as it is."""
+    file = _file(tmp_path, {"release": "../mine.yaml", "log_file": "/var/log/cascade"})
+    settings = load_settings({}, file=file, environment={})
+    assert settings.release == tmp_path / "../mine.yaml"
+    assert settings.log_file == Path("/var/log/cascade")
 
 
 def test_sources_join_setting_by_setting(tmp_path: Path) -> None:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx
 
 from cascade.guard.deadline import Deadline
-from cascade.policy.release import HttpStage, TeiStage, VllmStage
+from cascade.policy.release import ApiStage, HostedStage, HttpStage, TeiStage, VllmStage
+from cascade.stages.build import wire_of
 from cascade.stages.http import HttpReranker
-from cascade.stages.tei import TeiWire
 from cascade.stages.upstream import Upstream
-from cascade.stages.vllm import VllmWire
 from cascade.testing.upstream import FakeServer, client_for
 from cascade.text import Text
-from cascade.types import ScoreSpace, StageScores
+from cascade.types import StageScores
 
-__all__ = ["URL", "running", "score", "stage_before", "tei_spec", "vllm_spec"]
+__all__ = ["URL", "api_spec", "running", "score", "stage_before", "tei_spec", "vllm_spec"]
 
 URL = "http://reranker.test"
 
@@ -35,11 +34,19 @@ def vllm_spec(**fields: Any) -> VllmStage:
     return VllmStage.model_validate({**declared, **fields})
 
 
-def stage_before(client: httpx.AsyncClient, spec: HttpStage) -> HttpReranker:
+def api_spec(adapter: str, **fields: Any) -> ApiStage:
+    """Declare a stage of an adapter that differs in names only; ``fields`` override."""
+    declared = {"adapter": adapter, "url": URL, "model": "fake/reranker", "engine": adapter}
+    return ApiStage.model_validate({**declared, **fields})
+
+
+def stage_before(
+    client: httpx.AsyncClient, spec: HttpStage, count_fault: Callable[[BaseException], None] = lambda error: None
+) -> HttpReranker:
     """Return a stage, not started, on the clock of the running loop."""
-    raw = spec.score_space is ScoreSpace.LOGIT
-    wire = TeiWire(raw_scores=raw) if isinstance(spec, TeiStage) else VllmWire(spec.model, raw_scores=raw)
-    return HttpReranker("large", spec, wire, Upstream(spec.url, client), asyncio.get_running_loop().time)
+    clock = asyncio.get_running_loop().time
+    wire = wire_of(cast("TeiStage | VllmStage | ApiStage | HostedStage", spec))
+    return HttpReranker("large", spec, wire, Upstream(spec.url, client), clock, count_fault)
 
 
 @asynccontextmanager

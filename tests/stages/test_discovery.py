@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import httpx
 import pytest
 
 from cascade.policy.release import HttpStage
+from cascade.stages.base import Observed
 from cascade.stages.http import HttpReranker
+from cascade.stages.upstream import Reply, Upstream
+from cascade.stages.wire import Getter, Wire
 from cascade.testing.clock import run_virtual
 from cascade.testing.upstream import FakeServer, FakeTei, FakeVllm
 
@@ -26,7 +30,7 @@ class Waking:
     gets: int = 0
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
-        if request.method == "GET":
+        if request.method == "GET" and request.url.path != "/metrics":
             self.gets += 1
             if self.first:
                 match self.first.pop(0):
@@ -38,9 +42,11 @@ class Waking:
                         return answer
         return await self.server(request)
 
-    def before(self, spec: HttpStage) -> HttpReranker:
+    def before(
+        self, spec: HttpStage, count_fault: Callable[[BaseException], None] = lambda error: None
+    ) -> HttpReranker:
         """Return a stage whose requests pass here."""
-        return stage_before(httpx.AsyncClient(transport=httpx.MockTransport(self)), spec)
+        return stage_before(httpx.AsyncClient(transport=httpx.MockTransport(self)), spec, count_fault)
 
 
 async def eventually(true: Callable[[], bool]) -> None:
@@ -63,8 +69,13 @@ async def eventually(true: Callable[[], bool]) -> None:
         httpx.Response(502),
         httpx.Response(503),
         httpx.Response(405),
+        httpx.Response(301),
+        httpx.Response(400),
+        httpx.Response(403),
+        httpx.Response(406),
+        httpx.Response(501),
     ],
-    ids=["refused", "cut", "silent", "429", "500", "502", "503", "405"],
+    ids=["refused", "cut", "silent", "429", "500", "502", "503", "405", "301", "400", "403", "406", "501"],
 )
 def test_limits_are_learned_once_the_server_can_tell_them(failure: httpx.Response | Exception | None) -> None:
     """A server that starts after the sidecar is asked again in the background, and its limits then hold."""
@@ -77,6 +88,7 @@ def test_limits_are_learned_once_the_server_can_tell_them(failure: httpx.Respons
         assert asyncio.get_running_loop().time() - began <= 2.0
         if failure is None:
             assert stage.observed is None
+        assert stage.unusable is None
         await eventually(lambda: stage.observed is not None)
         assert stage.unusable is None
         await score(stage, "q", ["a"] * 6)
@@ -204,5 +216,90 @@ def test_asking_again_never_waits_longer_than_half_a_minute() -> None:
         await asyncio.sleep(30)
         assert stage.observed is not None
         await stage.aclose()
+
+    run_virtual(play())
+
+
+@pytest.mark.parametrize("lost", [httpx.ConnectError("m"), None, httpx.Response(500)], ids=["refused", "silent", "500"])
+def test_a_version_that_is_not_told_costs_no_limit(lost: httpx.Response | Exception | None) -> None:
+    """The longest pair of the list of models is kept, whatever becomes of the question for the version."""
+
+    @dataclass
+    class NoVersion(Waking):
+        async def __call__(self, request: httpx.Request) -> httpx.Response:
+            self.first = [lost] if request.url.path == "/version" else []
+            return await super().__call__(request)
+
+    async def play() -> None:
+        stage = NoVersion(FakeVllm(max_length=64)).before(vllm_spec())
+        await stage.start()
+        await eventually(lambda: stage.observed is not None)
+        assert stage.observed == Observed(model="fake/reranker", version=None, max_length=64)
+        await stage.aclose()
+
+    run_virtual(play())
+
+
+@pytest.mark.parametrize("odd", [UnicodeEncodeError("ascii", "canary", 0, 1, "m"), RuntimeError("m"), KeyError("m")])
+def test_a_fault_of_ours_is_counted_and_the_server_asked_again(odd: Exception) -> None:
+    """Nothing that goes wrong in the background ends the asking, be it for limits or for load."""
+
+    class Odd:
+        """Fail in the parser of limits first, then in the reading of load."""
+
+        routes = ("/rerank",)
+        texts_by_default = 8
+        most_texts = most_characters = None
+        clips = takes_instruction = False
+        load_route = "/metrics"
+        faults = 0
+
+        async def discover(self, get: Getter) -> Observed:
+            self.faults += 1
+            if self.faults <= 3:
+                raise odd
+            return Observed(max_length=64)
+
+    class BrokenClient(Upstream):
+        """Fail while the load is read."""
+
+        looks = 0
+
+        async def get(self, path: str, *, request_id: str) -> Reply:
+            self.looks += 1
+            if self.looks <= 2:
+                raise odd
+            return Reply(200, {}, b"te_queue_size 4\n")
+
+    async def play() -> None:
+        counted: list[BaseException] = []
+        clock = asyncio.get_running_loop().time
+        upstream = BrokenClient("http://reranker.test", httpx.AsyncClient())
+        wire = cast("Wire", Odd())
+        stage = HttpReranker("large", tei_spec(), wire, upstream, clock, counted.append)
+        await stage.start()
+        await eventually(lambda: stage.congestion is not None)
+        assert stage.observed == Observed(max_length=64)
+        assert counted == [odd] * 5
+        await stage.aclose()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtual(play())
+
+
+def test_b2_every_look_has_an_id_of_its_own() -> None:
+    """Questions for limits and for load carry request ids that no other call has, on any sidecar."""
+
+    async def play() -> None:
+        servers = [FakeVllm(), FakeVllm()]
+        stages = [Waking(server).before(vllm_spec()) for server in servers]
+        for stage in stages:
+            await stage.start()
+        await asyncio.sleep(20)
+        for stage in stages:
+            await stage.aclose()
+        ids = [seen.headers["x-request-id"] for server in servers for seen in server.seen]
+        assert len(ids) >= 6
+        assert len(set(ids)) == len(ids)
 
     run_virtual(play())

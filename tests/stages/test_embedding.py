@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import numpy_helper
 
-from cascade.errors import ConfigError, StageTimeout
+from cascade.errors import ConfigError, StageInvalidAnswer, StageTimeout
 from cascade.guard.deadline import Deadline
 from cascade.policy.release import EmbeddingStage
 from cascade.rollout.load import default_release_path, load_release
@@ -88,15 +91,52 @@ async def test_vectors_made_before_a_deadline_are_kept(bi_encoder: Path) -> None
     documents = [f"{number} " + "tide wind log lamp " * 200 for number in range(3000)]
     with ThreadPoolExecutor(1) as narrow:
         async with _started(_spec(bi_encoder), narrow) as stage:
-            with pytest.raises(StageTimeout):
+            with pytest.raises(StageTimeout) as caught:
                 await stage.score(
                     Text("lamp"),
                     [Text(document) for document in documents],
                     deadline=Deadline.after_ms(150, time.monotonic),
                     call_id="t",
                 )
+            assert 0 < caught.value.sent < 3000
+            assert caught.value.__context__ is None
             again = await _score(stage, "lamp", documents[:20])
     assert again.cost.calls < 21
+
+
+@pytest.fixture(params=[np.nan, np.inf, 0.0], ids=["nan", "infinite", "zero"])
+def hollow(request: pytest.FixtureRequest, tmp_path: Path, bi_encoder: Path) -> Path:
+    """Give a folder with a model that has no direction for any text with the word "bread"."""
+    model = onnx.load(bi_encoder / "model.onnx")
+    table = numpy_helper.to_array(model.graph.initializer[0]).copy()
+    word = tokenizers.Tokenizer.from_file(str(bi_encoder / "tokenizer.json")).encode("bread", add_special_tokens=False)
+    table[word.ids if request.param == 0.0 else word.ids[:1]] = request.param
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(table, "table"))
+    onnx.save(model, tmp_path / "model.onnx")
+    plain = tokenizers.Tokenizer.from_file(str(bi_encoder / "tokenizer.json"))
+    plain.post_processor = tokenizers.processors.TemplateProcessing("$A", "$A $B", [])
+    plain.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+async def test_a_vector_that_is_no_direction_fails_the_round_and_is_not_kept(
+    hollow: Path, pool: ThreadPoolExecutor
+) -> None:
+    """Nothing of such a text stays behind: it is embedded anew each time, and documents without it are scored."""
+    async with _started(_spec(hollow, pooling="mean"), pool) as stage:
+        for _ in range(2):
+            with pytest.raises(StageInvalidAnswer, match="small: not_a_number") as caught:
+                await _score(stage, "lamp", ["bread"])
+            assert caught.value.__context__ is None
+            assert caught.value.sent == 1
+        assert len(stage._cache) == 0
+        assert (await _score(stage, "lamp", ["lamp"])).scores == pytest.approx([1.0])
+
+
+async def test_a_template_is_refused_where_its_end_could_be_cut(bi_encoder: Path, pool: ThreadPoolExecutor) -> None:
+    """An embedded model cuts what is too long, whatever the cut text was for."""
+    with pytest.raises(ConfigError, match="small: serializer: an embedded model cuts long pairs"):
+        EmbeddingReranker("small", _spec(bi_encoder, serializer="qwen3-reranker@1"), pool, time.monotonic)
 
 
 async def test_blank_documents_are_excluded(bi_encoder: Path, pool: ThreadPoolExecutor) -> None:

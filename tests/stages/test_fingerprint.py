@@ -67,4 +67,4 @@ def test_e2_where_a_server_is_reached_does_not_change_the_fingerprint() -> None:
     moved = tei_spec(**DECLARED, url="http://elsewhere.test", chunk_texts=3, auth={"env": "KEY"})
     single = serializer("single-line@1")
     assert fingerprint_of(moved, single) == fingerprint_of(tei_spec(**DECLARED), single)
-    assert {field.name for field in fields(Fingerprint)} == {*DECLARED, "serializer_sha256"}
+    assert {field.name for field in fields(Fingerprint)} == {*DECLARED, "serializer_sha256", "instruction"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -255,17 +256,18 @@ def test_13_request_ids_of_one_round_are_pairwise_different() -> None:
 def test_the_cost_of_a_round_adds_tokens_and_takes_the_slowest_of_the_times() -> None:
     """Chunks run at the same time, so their times do not add up."""
 
-    def answer(tokens: int, tokenize: int, queue: int, compute: int) -> httpx.Response:
+    def answer(tokens: int, tokenize: int, queue: int, compute: int, total: int) -> httpx.Response:
         headers = {"x-compute-tokens": tokens, "x-tokenization-time": tokenize, "x-queue-time": queue}
+        headers["x-total-time"] = total
         told = {name: str(value) for name, value in {**headers, "x-inference-time": compute}.items()}
         return httpx.Response(200, json=[{"index": 0, "score": 1.0}], headers=told)
 
     async def play() -> None:
         server = FakeTei()
         async with running(server, tei_spec(chunk_texts=1)) as stage:
-            server.script = [answer(100, 1, 30, 5), answer(7, 2, 4, 60)]
+            server.script = [answer(100, 1, 30, 5, 40), answer(7, 2, 4, 60, 70)]
             cost = (await score(stage, "q", ["a", "b"])).cost
-        assert cost == StageCost(2, 107, False, 0, tokenize_ms=2, queue_ms=30, compute_ms=60)
+        assert cost == StageCost(2, 107, False, 0, tokenize_ms=2, queue_ms=30, compute_ms=60, server_ms=70)
 
     run_virtual(play())
 
@@ -356,17 +358,134 @@ def test_the_serializer_writes_what_is_sent_and_blank_is_judged_before_it() -> N
 
 
 def test_a_long_query_is_clipped_to_half_of_the_longest_pair_and_counted() -> None:
-    """A query never crowds the documents out; every pair counts as not read in full."""
+    """Where the server clips nothing, a query never crowds the documents out; every pair counts as not read in full."""
 
     async def play() -> None:
-        server = FakeTei()
+        server = FakeVllm()
         query = "x" * 3_500
-        async with running(server, tei_spec()) as stage:
+        async with running(server, vllm_spec()) as stage:
             scored = await score(stage, query, ["a", "b"])
-        sent = server.posts[0].body["query"]
+        sent = server.posts[0].body["text_1"]
         assert query.startswith(sent)
         assert 256 * 3.5 * 0.8 < len(sent) <= 256 * 3.5
         assert scored.cost.truncated == 2
+
+    run_virtual(play())
+
+
+def test_a_server_that_clips_is_given_the_query_whole() -> None:
+    """It knows its own tokens: what the estimate takes for half of the window may be a quarter of it."""
+
+    async def play() -> None:
+        server = FakeTei()
+        query = "internationalization " * 130
+        async with running(server, tei_spec()) as stage:
+            scored = await score(stage, query, ["a", "b"])
+            await score(stage, "x" * 50_000, ["a"])
+        assert server.posts[0].body["query"] == query
+        assert scored.cost.truncated == 2
+        assert len(server.posts[1].body["query"]) == 512 * 24
+
+    run_virtual(play())
+
+
+def test_a_pair_costs_no_more_of_a_call_than_the_model_reads_of_it() -> None:
+    """Long texts at a server that clips do not make every document a call of its own."""
+
+    async def play() -> None:
+        server = FakeTei()
+        async with running(server, tei_spec()) as stage:
+            await score(stage, "x" * 12_000, ["y" * 12_000] * 32)
+        assert [len(seen.body["texts"]) for seen in server.posts] == [32]
+
+    run_virtual(play())
+
+
+def test_a_document_that_begins_with_nothing_is_not_sent_as_nothing() -> None:
+    """White space without end at the head of a document gives way to its words."""
+
+    async def play() -> None:
+        server = FakeTei()
+        async with running(server, tei_spec()) as stage:
+            await score(stage, " " * 30_000 + "query", [" " * 30_000 + "words"])
+        assert server.posts[0].body["query"] == "query"
+        assert server.posts[0].body["texts"] == ["words"]
+
+    run_virtual(play())
+
+
+def test_megabytes_are_neither_folded_nor_counted() -> None:
+    """What lies far beyond the window costs the event loop nothing but a look at whether it is blank."""
+
+    async def play() -> float:
+        server = FakeTei()
+        huge = "\u4f60 " * 4_000_000
+        async with running(server, tei_spec(serializer="single-line@1")) as stage:
+            began = time.process_time()
+            await score(stage, huge, [huge] * 4)
+            spent = time.process_time() - began
+        assert len(server.posts[0].body["query"]) <= 512 * 24
+        return spent
+
+    assert run_virtual(play()) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("failure", "sent"),
+    [
+        (httpx.Response(500), 3),
+        (httpx.ReadError("m"), 3),
+        (httpx.ConnectError("m"), 0),
+        (httpx.ConnectTimeout("m"), 0),
+        (httpx.Response(200, json=[]), 3),
+    ],
+    ids=["500", "cut", "refused", "no connection", "short"],
+)
+def test_a_failed_round_tells_how_many_documents_had_left(failure: httpx.Response | Exception, sent: int) -> None:
+    """Blank documents never leave; without a connection none does."""
+
+    async def play() -> None:
+        server = FakeTei()
+        async with running(server, tei_spec()) as stage:
+            server.script = [failure]
+            with pytest.raises(StageError) as caught:
+                await score(stage, "q", ["a", "", "b", "c"])
+        assert caught.value.sent == sent
+
+    run_virtual(play())
+
+
+def test_a_round_that_never_left_has_sent_nothing() -> None:
+    """A stage that is unusable sends nothing, nor does a round that waits for room; one under way tells its part."""
+
+    async def play() -> None:
+        async with running(FakeTei(model_type="embedding"), tei_spec()) as stage:
+            with pytest.raises(StageRefused) as refused:
+                await score(stage, "q", ["a", "b"])
+        assert refused.value.sent == 0
+        async with running(FakeTei(delay_ms=500), tei_spec(max_in_flight_texts=2, chunk_texts=2)) as stage:
+            first = asyncio.create_task(score(stage, "q", ["a", "b", "c"], within_ms=100))
+            await asyncio.sleep(0.01)
+            with pytest.raises(StageTimeout) as waiting:
+                await score(stage, "q", ["d", "e"], within_ms=50)
+            with pytest.raises(StageTimeout) as partly:
+                await first
+        assert waiting.value.sent == 0
+        assert partly.value.sent == 2
+
+    run_virtual(play())
+
+
+def test_a_document_that_is_sent_twice_has_left_once() -> None:
+    """Second attempts do not count again."""
+
+    async def play() -> None:
+        server = FakeTei(max_client_batch_size=2, has_info=False)
+        async with running(server, tei_spec(chunk_texts=4)) as stage:
+            server.script = [None, httpx.Response(500), None]
+            with pytest.raises(StageInvalidAnswer) as caught:
+                await score(stage, "q", ["a", "b", "c", "d"])
+        assert caught.value.sent == 4
 
     run_virtual(play())
 
@@ -408,6 +527,29 @@ def test_a_route_that_was_missing_for_a_while_is_found_again() -> None:
                 await score(stage, "q", ["q"])
             assert (await score(stage, "q", ["q"])).scores[0] is not None
         assert [seen.path for seen in server.posts] == ["/v1/score", "/v1/rerank", "/v1/score"]
+
+    run_virtual(play())
+
+
+def test_rounds_at_the_same_time_do_not_move_each_other_between_routes() -> None:
+    """A route is remembered after scores came from it; one that only failed moves no other round."""
+
+    async def play() -> None:
+        server = FakeVllm(score_of=one_for_each_text)
+        async with running(server, vllm_spec()) as stage:
+            server.script = [httpx.Response(404), httpx.Response(500)]
+            failing, well = await asyncio.gather(
+                score(stage, "q", ["1"]), score(stage, "q", ["2"]), return_exceptions=True
+            )
+            await score(stage, "q", ["3"])
+            server.has_score_route = False
+            await score(stage, "q", ["4"])
+            await score(stage, "q", ["5"])
+        assert [isinstance(ended, StageError) for ended in (failing, well)] == [False, True]
+        by_text = {str(seen.body.get("text_2", seen.body.get("documents"))): seen.path for seen in server.posts}
+        assert by_text["['2']"] == "/v1/score"
+        assert by_text["['3']"] == "/v1/rerank"
+        assert [seen.path for seen in server.posts[-2:]] == ["/v1/rerank", "/v1/rerank"]
 
     run_virtual(play())
 

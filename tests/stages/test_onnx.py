@@ -19,7 +19,9 @@ from cascade.errors import ConfigError, StageInvalidAnswer, StageTimeout
 from cascade.guard.deadline import Deadline
 from cascade.policy.release import OnnxStage
 from cascade.rollout.load import default_release_path, load_release
-from cascade.stages.onnx import OnnxReranker
+from cascade.stages.embedded import Call, cost_of
+from cascade.stages.onnx import OnnxReranker, _batches
+from cascade.stages.onnx_model import OnnxModel, worker_pool
 from cascade.text import Text
 from cascade.types import Exclusion, ScoreSpace, StageScores
 
@@ -133,8 +135,10 @@ async def test_a_deadline_ends_the_round_and_drops_what_waits(cross_encoder: Pat
     with ThreadPoolExecutor(1) as narrow:
         async with _started(_spec(cross_encoder), narrow) as stage:
             deadline = Deadline.after_ms(30, time.monotonic)
-            with pytest.raises(StageTimeout, match="large: deadline"):
+            with pytest.raises(StageTimeout, match="large: deadline") as caught:
                 await stage.score(Text(_QUERY), [Text("tide " * 400)] * 2000, deadline=deadline, call_id="t")
+            assert caught.value.__context__ is None
+            assert 0 < caught.value.sent < 2000
             began = time.monotonic()
             await _score(stage, ["lamp"])
     assert time.monotonic() - began < 5
@@ -150,6 +154,64 @@ async def test_cancelling_drops_what_waits(cross_encoder: Path) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert (await _score(stage, ["lamp"])).cost.calls == 1
+
+
+_SENTENCES = [
+    "The keeper trims the lamp at dusk and writes the hour in the log, as every evening. ",
+    "\u706f\u53f0\u306e\u756a\u4eba\u304c\u6bce\u665a\u706f\u308a\u3092\u3068\u3082\u3059\u3002",
+    "Der W\u00e4rter stutzt den Docht, wenn die D\u00e4mmerung kommt, und schreibt es auf. ",
+    "\uc774 \ub4f1\ub300\ub294 \ubc24\ub9c8\ub2e4 \ube5b\ub09c\ub2e4 ",
+]
+
+
+@pytest.mark.parametrize("budget", [256, 2048, 16_384])
+def test_a_batch_stays_within_twice_its_budget_in_real_tokens(budget: int) -> None:
+    """Padded to its longest, no batch of prose of several scripts has more than twice the tokens planned."""
+    large = load_release(default_release_path(), {}).release.stages.large
+    assert isinstance(large, OnnxStage)
+    model = OnnxModel(large.weights, 512)
+    texts = {
+        number: _SENTENCES[number % len(_SENTENCES)] * (1 + number * number % 97 * (1 + number % 7))
+        for number in range(300)
+    }
+    batches = _batches(texts, _QUERY, budget, 512)
+    assert sorted(position for batch in batches for position in batch) == list(range(300))
+    assert any(len(batch) > 1 for batch in batches) is (budget > 512 or len(batches) < 300)
+    for batch in batches:
+        padded = max(len(model.encode(_QUERY, texts[position]).ids) for position in batch) * len(batch)
+        assert len(batch) == 1 or padded <= 2 * budget
+
+
+def test_long_and_dense_texts_are_planned_by_what_is_read_of_them() -> None:
+    """A text over the window costs the window; a CJK character costs a token, not a quarter of one."""
+    long = dict.fromkeys(range(6), "word " * 5000)
+    assert _batches(long, "q", 128 * 3, 128) == [[0, 1, 2], [3, 4, 5]]
+    dense = dict.fromkeys(range(4), "灯" * 95)
+    assert _batches(dense, "q", 200, 512) == [[0, 1], [2, 3]]
+
+
+def test_the_cost_of_calls_is_shared_by_the_threads_that_ran_them() -> None:
+    """Milliseconds are those on the round's path: half of the sum on two threads, and the wait of the first call."""
+    calls = [
+        Call(1.0, tokens=10, truncated=0, thread=1, queue_s=0.002, tokenize_s=0.001, compute_s=0.030),
+        Call(2.0, tokens=20, truncated=1, thread=2, queue_s=0.004, tokenize_s=0.003, compute_s=0.020),
+        Call(3.0, tokens=30, truncated=1, thread=1, queue_s=0.040, tokenize_s=0.004, compute_s=0.030),
+    ]
+    cost = cost_of(calls)
+    assert (cost.calls, cost.tokens, cost.tokens_estimated, cost.truncated) == (3, 60, False, 2)
+    assert (cost.tokenize_ms, cost.queue_ms, cost.compute_ms) == pytest.approx((4.0, 2.0, 40.0))
+    assert cost.server_ms is None
+
+
+def test_only_a_model_that_is_to_be_batched_is_run_in_a_batch_at_load(
+    tmp_path: Path, cross_encoder: Path, pool: ThreadPoolExecutor
+) -> None:
+    """A model that takes one pair at a time is loaded in one-pair mode, and refused in the other."""
+    folder = _constant_model(tmp_path / "m", cross_encoder, [1.0], ["input_ids"])
+    asyncio.run(OnnxReranker("large", _spec(folder), pool, time.monotonic).start())
+    batched = _spec(folder, batching={"mode": "token-budget", "max_tokens": 512})
+    with pytest.raises(ConfigError, match="one score a pair"):
+        asyncio.run(OnnxReranker("large", batched, pool, time.monotonic).start())
 
 
 def _constant_model(folder: Path, cross_encoder: Path, values: list[float], inputs: list[str]) -> Path:
@@ -232,5 +294,14 @@ async def test_what_is_observed_and_declared(cross_encoder: Path, pool: ThreadPo
     assert stage.observed.model == stage.fingerprint.model == "m"
     assert stage.fingerprint.revision == "r1"
     assert stage.unusable is None
+    assert stage.congestion is None
+    assert not stage.takes_instruction
     await stage.aclose()
     assert stage.observed is None
+
+
+async def test_the_pool_of_the_release_has_as_many_threads_as_it_is_given(cross_encoder: Path) -> None:
+    """One thread runs a round as two do, only later; none given means one for each usable core."""
+    with worker_pool(1) as narrow, worker_pool() as wide:
+        async with _started(_spec(cross_encoder), narrow) as one, _started(_spec(cross_encoder), wide) as many:
+            assert (await _score(one, _DOCUMENTS)).scores == (await _score(many, _DOCUMENTS)).scores

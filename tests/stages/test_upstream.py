@@ -82,6 +82,8 @@ async def test_b14_the_client_bounds_connecting_and_leaves_the_rest_to_the_deadl
         (httpx.UnsupportedProtocol("m"), "lost"),
         (httpx.InvalidURL("m"), "lost"),
         (ConnectionResetError("m"), "reset"),
+        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "m"), "not_http"),
+        (ValueError("m"), "not_http"),
     ],
 )
 async def test_a10_errors_of_other_transports_are_named_by_their_class(error: Exception, code: str) -> None:
@@ -92,7 +94,7 @@ async def test_a10_errors_of_other_transports_are_named_by_their_class(error: Ex
 
     upstream = Upstream(URL, httpx.AsyncClient(transport=httpx.MockTransport(fail)))
     with pytest.raises(Lost) as caught:
-        await upstream.get("/info")
+        await upstream.get("/info", request_id="r")
     assert caught.value.code == str(caught.value) == code
     assert caught.value.__context__ is None
     await upstream.aclose()

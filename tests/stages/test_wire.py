@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cascade.stages.answers import InvalidAnswer
 from cascade.stages.base import Observed
+from cascade.stages.rerank_api import SHAPES, ApiWire
 from cascade.stages.tei import TeiWire
 from cascade.stages.upstream import Reply
 from cascade.stages.vllm import VllmWire
@@ -35,6 +36,7 @@ PHRASES = st.sampled_from(
         "The model `m` does not exist.",
         "must have less than " + "9" * 5000 + " tokens",
         "maximum context length is " + "9" * 5000,
+        "input (" + "9" * 5000 + " tokens) is too large to process (current batch size: 512)",
     ]
 )
 MESSAGES = st.text(max_size=40) | PHRASES
@@ -46,8 +48,10 @@ BODIES = (
     | MESSAGES.map(lambda message: orjson.dumps({"object": "error", "message": message}))
 )
 REPLIES = st.builds(Reply, st.integers(100, 599), st.just({}), BODIES)
-WIRES = st.sampled_from(["tei", "vllm"]).map(
-    lambda name: TeiWire(raw_scores=True) if name == "tei" else VllmWire("m", raw_scores=True)
+WIRES: st.SearchStrategy[Wire] = st.one_of(
+    st.builds(TeiWire, raw_scores=st.booleans()),
+    st.builds(VllmWire, st.just("m"), raw_scores=st.booleans()),
+    st.builds(ApiWire, st.sampled_from(list(SHAPES.values())), st.just("m"), raw_scores=st.booleans()),
 )
 
 
@@ -96,7 +100,7 @@ async def ask(wire: Wire, get: Any) -> Observed | Fault:
         (204, FaultKind.BROKEN, "status_without_scores"),
         (307, FaultKind.REFUSED, "status_307"),
         (400, FaultKind.REFUSED, "status_400"),
-        (401, FaultKind.REFUSED, "unauthorized"),
+        (401, FaultKind.UNUSABLE, "unauthorized"),
         (402, FaultKind.REFUSED, "status_402"),
         (403, FaultKind.REFUSED, "forbidden"),
         (404, FaultKind.NO_ROUTE, "no_route"),

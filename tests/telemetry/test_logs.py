@@ -11,7 +11,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 
-from cascade.telemetry.logs import decision_record, get_logger, log_decision
+from cascade.telemetry.logs import configure_logging, decision_record, get_logger, log_decision, note
 from cascade.text import Text
 from cascade.types import Decision, DegradedReason, StageName
 from tests.telemetry.captured import captured_log
@@ -58,7 +58,7 @@ def test_a_decision_is_exactly_one_json_line_with_a_closed_set_of_keys(made: Dec
     with captured_log("info") as stream:
         log_decision(made)
     (line,) = _lines(stream)
-    assert set(line) == _RECORD_KEYS | {"event", "level", "timestamp"}
+    assert set(line) == _RECORD_KEYS | {"event", "level", "timestamp", "outcome", "client_request_id"}
     assert (line["event"], line["level"]) == ("rerank", "info")
     assert datetime.fromisoformat(line["timestamp"]).tzinfo is not None
     for item, written in zip(made.rounds, line["rounds"], strict=True):
@@ -235,3 +235,37 @@ def test_a_logger_made_before_configuring_follows_the_configuration() -> None:
     with captured_log("info") as stream:
         kept.info("late")
     assert [line["event"] for line in _lines(stream)] == ["late"]
+
+
+class _FullDisk(io.BytesIO):
+    def write(self, *_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_line_of_the_process_or_a_library_that_cannot_be_written_is_lost_alone(closed: bool) -> None:
+    """Neither start and stop nor a library fail for a full disk or a closed stream."""
+    with captured_log():
+        stream = _FullDisk()
+        configure_logging("info", stream)
+        if closed:
+            stream.close()
+        note("error", "stopping", drain_seconds=1.0)
+        logging.getLogger("uvicorn.error").error("text")
+
+
+def test_a_line_of_the_process_has_its_level_and_fields() -> None:
+    """A note is a line like any other."""
+    with captured_log("info") as stream:
+        note("warning", "stage not reached yet", stage="small")
+    (line,) = _lines(stream)
+    del line["timestamp"]
+    assert line == {"event": "stage not reached yet", "level": "warning", "stage": "small"}
+
+
+def test_a_refused_decision_says_so_in_its_line() -> None:
+    """The outcome tells a fail-closed answer from a degraded one."""
+    with captured_log("info") as stream:
+        log_decision(decision(), outcome="refused", client_request_id="r1")
+    (line,) = _lines(stream)
+    assert (line["outcome"], line["client_request_id"]) == ("refused", "r1")

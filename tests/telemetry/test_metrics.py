@@ -19,7 +19,7 @@ _STAGES = {"small", "large"}
 _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_requests": {"dialect": set(Dialect), "stage": set(StageName)},
     "cascade_degraded": {"reason": set(DegradedReason)},
-    "cascade_rejected": {"dialect": set(Dialect), "status": {"400", "413", "415", "422", "500", "503"}},
+    "cascade_rejected": {"dialect": set(Dialect), "status": {"400", "408", "413", "415", "422", "503"}},
     "cascade_rounds": {"stage": _STAGES, "outcome": {"ok", *DegradedReason}},
     "cascade_pairs": {"stage": _STAGES},
     "cascade_tokens": {"stage": _STAGES},
@@ -35,6 +35,8 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_abandoned": {},
     "cascade_in_flight": {},
     "cascade_stage_unusable": {"stage": _STAGES},
+    "cascade_upstream_waiting": {"stage": _STAGES},
+    "cascade_upstream_signal_stale": {"stage": _STAGES},
     "cascade_release_info": {"release": {"r1"}, "digest": {"sha256:0"}, "version": {__version__}},
 }
 """Every metric, with every value that each of its labels may have."""
@@ -66,7 +68,8 @@ def test_every_label_has_a_closed_set_of_values(made: list[Decision]) -> None:
     metrics = Metrics()
     metrics.activate("r1", "sha256:0")
     for name in ("small", "large"):
-        metrics.unusable.labels(name).set(1)
+        for gauge in (metrics.unusable, metrics.waiting, metrics.signal_stale):
+            gauge.labels(name).set(1)
     for item in made:
         metrics.observe(item)
     seen: dict[str, dict[str, set[str]]] = {}
@@ -120,6 +123,17 @@ def test_a_request_is_timed_as_a_whole_in_its_own_part_and_in_what_was_left() ->
     assert _value(metrics, "cascade_stage_seconds_sum", stage="small") == pytest.approx(0.01234567)
 
 
+def test_a_request_that_was_refused_counts_its_rounds_alone() -> None:
+    """What the stages did is counted; the request was not answered, so it is neither counted, degraded nor timed."""
+    metrics = Metrics()
+    before = _samples(metrics)
+    metrics.observe(decision(degraded=(DegradedReason.STAGE_TIMEOUT,)), answered=False)
+    moved = _moved(before, _samples(metrics))
+    assert "cascade_rounds_total" in moved
+    assert not [name for name in moved if name.startswith(("cascade_requests", "cascade_request_s", "cascade_degr"))]
+    assert not [name for name in moved if name.startswith(("cascade_own", "cascade_left", "cascade_depth"))]
+
+
 def test_a_request_past_its_deadline_has_nothing_left() -> None:
     """Time left is never negative."""
     metrics = Metrics()
@@ -170,7 +184,7 @@ def test_a_round_that_was_never_sent_is_counted_and_not_timed() -> None:
     assert _value(metrics, "cascade_stage_seconds_count", stage="small") == 0
 
 
-@pytest.mark.parametrize("status", [400, 413, 415, 422, 500, 503])
+@pytest.mark.parametrize("status", [400, 408, 413, 415, 422, 503])
 def test_a_refused_request_counts_by_dialect_and_status_alone(status: int) -> None:
     """A request that got no ranking moves one counter."""
     metrics = Metrics()

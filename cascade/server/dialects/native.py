@@ -6,11 +6,21 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, FailFast, Field, FiniteFloat, StrictBool, StrictInt, StrictStr
 
 from cascade.errors import RequestError, RequestFault
 from cascade.server.dialects.base import Options, Parsed
-from cascade.server.http import MOST_DEADLINE_MS, Answer, answer_headers, deadline_from, fail_closed_from, validate
+from cascade.server.http import (
+    MOST_DEADLINE_MS,
+    Answer,
+    answer_headers,
+    deadline_from,
+    error_headers,
+    fail_closed_from,
+    plain_name,
+    refuse_too_many,
+    validate,
+)
 from cascade.telemetry.logs import decision_record
 from cascade.text import Text
 from cascade.types import Candidate, Dialect, Ranking, Request
@@ -24,8 +34,11 @@ _STATUS: Final = {
     RequestFault.TOO_MANY: 413,
     RequestFault.BODY_TOO_LARGE: 413,
     RequestFault.UNSUPPORTED: 415,
+    RequestFault.TOO_SLOW: 408,
+    RequestFault.NOT_READY: 503,
     RequestFault.NOT_ANSWERED: 503,
 }
+_MOST_CHANNELS: Final = 16
 
 
 class _Strict(BaseModel):
@@ -41,20 +54,25 @@ class NativeCandidate(_Strict):
     )
     scores: dict[
         Annotated[StrictStr, Field(min_length=1, max_length=64)], Annotated[FiniteFloat, Field(strict=True)]
-    ] = Field(default_factory=dict, description="First-stage scores by channel")
+    ] = Field(default_factory=dict, max_length=_MOST_CHANNELS, description="First-stage scores by channel")
 
 
 class NativeRequest(_Strict):
     """What ``POST /v1/cascade/rerank`` takes."""
 
     query: StrictStr = Field(min_length=1, description="The query")
-    candidates: list[NativeCandidate] = Field(min_length=1, description="Candidates in first-stage order")
+    candidates: Annotated[list[NativeCandidate], FailFast()] = Field(
+        min_length=1, description="Candidates in first-stage order"
+    )
     top_n: Annotated[StrictInt, Field(ge=1)] | None = Field(default=None, description="Places answered; unset: all")
     deadline_ms: Annotated[FiniteFloat, Field(strict=True, ge=0, le=MOST_DEADLINE_MS)] | None = Field(
         default=None, description="Time until the answer must leave; unset: a header, else the release"
     )
     tenant: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] | None = Field(
         default=None, description="Whose request it is, for the log"
+    )
+    instruction: Annotated[StrictStr, Field(min_length=1)] | None = Field(
+        default=None, description="What relevance means here; refused where the release's stages take none"
     )
     fail_closed: StrictBool = Field(default=False, description="Answer 503 in place of a degraded order")
     explain: StrictBool = Field(default=False, description="Add the decision to the answer")
@@ -96,9 +114,8 @@ class NativeFormat:
     name = Dialect.NATIVE
 
     def parse(self, body: Any, headers: Mapping[str, str], most_documents: int) -> Parsed:
-        listed = body.get("candidates") if isinstance(body, dict) else None
-        if isinstance(listed, list) and len(listed) > most_documents:
-            raise RequestError(RequestFault.TOO_MANY, "candidates", f"at most {most_documents} are accepted")
+        refuse_too_many(body, "candidates", most_documents)
+        _refuse_cheaply(body)
         given = validate(NativeRequest, body)
         if given.query.isspace():
             raise RequestError(RequestFault.SCHEMA, "query", "must not be blank")
@@ -115,8 +132,9 @@ class NativeFormat:
             deadline_ms=deadline_from(headers) if given.deadline_ms is None else given.deadline_ms,
             tenant=given.tenant,
             fail_closed=given.fail_closed or fail_closed_from(headers),
+            instruction=Text(given.instruction) if given.instruction is not None else None,
         )
-        return Parsed(request, Options(explain=given.explain))
+        return Parsed((request,), Options(explain=given.explain))
 
     def render(self, ranking: Ranking, parsed: Parsed) -> Answer:
         decision = ranking.decision
@@ -142,5 +160,22 @@ class NativeFormat:
             "error": str(error),
             "detail": str(error),
         }
-        retry = {"retry-after": str(error.retry_after_s)} if error.retry_after_s is not None else {}
-        return Answer(_STATUS[error.fault], orjson.dumps(body), headers=retry)
+        return Answer(_STATUS[error.fault], orjson.dumps(body), headers=error_headers(error))
+
+
+def _refuse_cheaply(body: Any) -> None:
+    """Refuse what pydantic would make a fault of each: unknown names and score channels, of which there is no end."""
+    _refuse_unknown(body, NativeRequest, "")
+    listed = body.get("candidates") if isinstance(body, dict) else None
+    for index, candidate in enumerate(listed if isinstance(listed, list) else ()):
+        _refuse_unknown(candidate, NativeCandidate, f"candidates.{index}.")
+        scores = candidate.get("scores") if isinstance(candidate, dict) else None
+        if isinstance(scores, dict) and len(scores) > _MOST_CHANNELS:
+            rule = f"at most {_MOST_CHANNELS} channels are accepted"
+            raise RequestError(RequestFault.SCHEMA, f"candidates.{index}.scores", rule)
+
+
+def _refuse_unknown(given: Any, model: type[BaseModel], where: str) -> None:
+    if isinstance(given, dict) and not given.keys() <= model.model_fields.keys():
+        name = next(name for name in given if name not in model.model_fields)
+        raise RequestError(RequestFault.SCHEMA, where + plain_name(name), "Extra inputs are not permitted")

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import BaseModel, ConfigDict, FailFast, Field, RootModel, StrictBool, StrictStr
 
 from cascade import __version__
 from cascade.errors import RequestError, RequestFault
 from cascade.policy.merge import logit
 from cascade.policy.release import Release
 from cascade.server.dialects.base import Options, Parsed
-from cascade.server.http import TEXT, Answer, answer_headers, deadline_from, fail_closed_from, validate
+from cascade.server.fields import ignored_fields
+from cascade.server.http import (
+    TEXT,
+    Answer,
+    answer_headers,
+    deadline_from,
+    error_headers,
+    fail_closed_from,
+    refuse_too_many,
+    validate,
+)
 from cascade.text import Text
 from cascade.types import Candidate, Dialect, Ranking, Request
 
-__all__ = ["TeiFormat", "TeiRequest", "TeiResult", "info"]
+__all__ = ["TeiAnswer", "TeiError", "TeiFormat", "TeiRequest", "info"]
 
 _IMITATED_VERSION: Final = "1.9.3"
 _PLAIN: Final = {
@@ -25,10 +35,12 @@ _PLAIN: Final = {
     RequestFault.SCHEMA: (422, "Failed to deserialize the JSON body into the target type: "),
     RequestFault.BODY_TOO_LARGE: (413, "Failed to buffer the request body: length limit exceeded: "),
     RequestFault.UNSUPPORTED: (415, ""),
+    RequestFault.TOO_SLOW: (408, ""),
 }
 _JSON: Final = {
     RequestFault.EMPTY: (400, "Empty"),
     RequestFault.TOO_MANY: (422, "Validation"),
+    RequestFault.NOT_READY: (503, "Unhealthy"),
     RequestFault.NOT_ANSWERED: (503, "Unhealthy"),
 }
 
@@ -39,7 +51,7 @@ class TeiRequest(BaseModel):
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     query: StrictStr
-    texts: list[StrictStr] = Field(min_length=1, description="Documents in first-stage order")
+    texts: Annotated[list[StrictStr], FailFast()] = Field(min_length=1, description="Documents in first-stage order")
     truncate: StrictBool | None = Field(default=None, description="Over-long texts are clipped whatever is said here")
     truncation_direction: Literal["Right", "right"] = Field(
         default="Right", description="Texts are clipped at their end; Left is refused"
@@ -49,11 +61,24 @@ class TeiRequest(BaseModel):
 
 
 class TeiResult(BaseModel):
-    """One place of TEI's answer, a bare array."""
+    """One place of TEI's answer."""
 
     index: int
     score: float
-    text: str | None = None
+    text: str = Field(default="", description="Only with return_text")
+
+
+class TeiAnswer(RootModel[list[TeiResult]]):
+    """What TEI's ``POST /rerank`` answers, best first."""
+
+
+class TeiError(BaseModel):
+    """What an error looks like where the request could be read; else it is plain text."""
+
+    error: str
+    error_type: str
+    message: str
+    detail: str
 
 
 class TeiFormat:
@@ -62,10 +87,7 @@ class TeiFormat:
     name = Dialect.TEI
 
     def parse(self, body: Any, headers: Mapping[str, str], most_documents: int) -> Parsed:
-        listed = body.get("texts") if isinstance(body, dict) else None
-        if isinstance(listed, list) and len(listed) > most_documents:
-            rule = f"batch size {len(listed)} > maximum allowed batch size {most_documents}"
-            raise RequestError(RequestFault.TOO_MANY, "texts", rule)
+        refuse_too_many(body, "texts", most_documents, "batch size {given} > maximum allowed batch size {most}")
         given = validate(TeiRequest, body)
         if not given.query and "" in given.texts:
             raise RequestError(RequestFault.EMPTY, "texts", "query and text cannot both be empty")
@@ -76,7 +98,10 @@ class TeiFormat:
             deadline_ms=deadline_from(headers),
             fail_closed=fail_closed_from(headers),
         )
-        return Parsed(request, Options(echo=given.return_text, raw_scores=given.raw_scores))
+        ignored = ignored_fields(body, TeiRequest.model_fields)
+        if given.truncate is False:
+            ignored = ("truncate", *ignored)
+        return Parsed((request,), Options(echo=given.return_text, raw_scores=given.raw_scores, ignored=ignored))
 
     def render(self, ranking: Ranking, parsed: Parsed) -> Answer:
         candidates, options = parsed.request.candidates, parsed.options
@@ -86,16 +111,17 @@ class TeiFormat:
             results.append({"index": item.index, "score": score})
             if options.echo:
                 results[-1]["text"] = candidates[item.index].text.reveal()
-        return Answer(200, orjson.dumps(results), headers=answer_headers(ranking) | _times(ranking, parsed.request))
+        headers = answer_headers(ranking, options.ignored) | _times(ranking, parsed.request)
+        return Answer(200, orjson.dumps(results), headers=headers)
 
     def error(self, error: RequestError) -> Answer:
-        retry = {"retry-after": str(error.retry_after_s)} if error.retry_after_s is not None else {}
+        headers = error_headers(error)
         if error.fault in _PLAIN:
             status, lead = _PLAIN[error.fault]
-            return Answer(status, f"{lead}{error}".encode(), TEXT)
+            return Answer(status, f"{lead}{error}".encode(), TEXT, headers)
         status, kind = _JSON[error.fault]
         body = {"error": str(error), "error_type": kind, "message": str(error), "detail": str(error)}
-        return Answer(status, orjson.dumps(body), headers=retry)
+        return Answer(status, orjson.dumps(body), headers=headers)
 
 
 def _times(ranking: Ranking, request: Request) -> dict[str, str]:

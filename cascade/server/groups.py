@@ -1,0 +1,74 @@
+"""From a parsed body to its ranking: one call of the pipeline for each query, and one ranking of them all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from cascade.errors import NotAnswered, RequestError, RequestFault
+from cascade.pipeline import Pipeline
+from cascade.server.dialects.base import Parsed
+from cascade.types import Decision, Ranking, StageName
+
+__all__ = ["rerank_parsed"]
+
+_STRENGTH: Final = (StageName.LARGE, StageName.SMALL, StageName.RETRIEVAL)
+
+
+async def rerank_parsed(pipeline: Pipeline, parsed: Parsed, arrived: float | None = None) -> Ranking:
+    """Return the ranking of a parsed body. Groups run at once and share the deadline.
+
+    Indices of the joined ranking are positions in the body. Raises NotAnswered where any group does,
+    and RequestError for an instruction that the stages do not take.
+    """
+    if parsed.request.instruction is not None and not pipeline.takes_instruction:
+        rule = "this release's stages take no instruction"
+        raise RequestError(RequestFault.SCHEMA, parsed.options.instruction_field, rule)
+    if len(parsed.requests) == 1:
+        return await pipeline.rerank(parsed.request, arrived=arrived)
+    done = await asyncio.gather(
+        *(pipeline.rerank(request, arrived=arrived) for request in parsed.requests), return_exceptions=True
+    )
+    rankings: list[Ranking] = []
+    refused = False
+    for ended in done:
+        match ended:
+            case Ranking():
+                rankings.append(ended)
+            case NotAnswered():
+                refused = True
+                rankings.append(Ranking((), ended.decision))
+            case _:
+                raise ended
+    decision = _join([ranking.decision for ranking in rankings], parsed.positions)
+    if refused:
+        raise NotAnswered(decision)
+    results = tuple(
+        replace(item, index=positions[item.index])
+        for ranking, positions in zip(rankings, parsed.positions, strict=True)
+        for item in ranking.results
+    )
+    return Ranking(results, decision)
+
+
+def _join(decisions: Sequence[Decision], positions: Sequence[Sequence[int]]) -> Decision:
+    """Return one decision that tells of all: the first one's id, the weakest stage, every reason, sums and maxima."""
+    first = decisions[0]
+    return replace(
+        first,
+        candidates=sum(each.candidates for each in decisions),
+        top_n=sum(each.top_n for each in decisions),
+        depth=sum(each.depth for each in decisions),
+        escalated=tuple(
+            place[index] for each, place in zip(decisions, positions, strict=True) for index in each.escalated
+        ),
+        stage=max((each.stage for each in decisions), key=_STRENGTH.index),
+        degraded=tuple(dict.fromkeys(reason for each in decisions for reason in each.degraded)),
+        excluded=sum(each.excluded for each in decisions),
+        rounds=tuple(item for each in decisions for item in each.rounds),
+        rank_changes_at_5=sum(each.rank_changes_at_5 for each in decisions),
+        total_ms=max(each.total_ms for each in decisions),
+        own_ms=max(each.own_ms for each in decisions),
+    )

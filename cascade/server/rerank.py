@@ -1,0 +1,138 @@
+"""The one handler of every rerank route."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from cascade.errors import NotAnswered, RequestError, RequestFault
+from cascade.server.dialects.base import DialectFormat
+from cascade.server.fields import logged_field
+from cascade.server.groups import rerank_parsed
+from cascade.server.http import Answer, as_json, client_request_id, deadline_from
+from cascade.server.routes import RerankRoute
+from cascade.server.service import Service
+from cascade.telemetry.logs import UNWRITABLE, log_abandoned, log_decision, log_rejection
+from cascade.types import Ranking
+
+__all__ = ["rerank_endpoint"]
+
+_CLIENT_GONE: Final = 499
+"""What nginx logs for a client that closed the connection; nobody receives it."""
+_LEAST_BODY_SECONDS: Final = 1.0
+"""A body that comes later than a short deadline is still worth first-stage order, to whoever waits for it."""
+
+
+def rerank_endpoint(service: Service, route: RerankRoute) -> Callable[[Request], object]:
+    """Return the handler of a route."""
+
+    async def endpoint(http: Request) -> Response:
+        arrived = service.clock()
+        with service.metrics.in_flight.track_inprogress():
+            answer = await _answer(service, route, http, arrived)
+        return Response(answer.body, answer.status, dict(answer.headers), answer.content_type)
+
+    return endpoint
+
+
+async def _answer(service: Service, route: RerankRoute, http: Request, arrived: float) -> Answer:
+    raw = bytearray()
+    dialect: DialectFormat | None = None
+    asked_by = client_request_id(http.headers)
+    try:
+        await _read_body(service, http, into=raw)
+        body = as_json(bytes(raw))
+        dialect = route.choose(body)
+        if not service.started:
+            raise RequestError(RequestFault.NOT_READY, "answer", "the stages are starting", retry_after_s=1)
+        parsed = dialect.parse(body, http.headers, service.pipeline.release.limits.max_documents)
+        ranking = await _while_connected(http, rerank_parsed(service.pipeline, parsed, arrived))
+    except RequestError as error:
+        dialect = dialect or route.choose(bytes(raw))
+        answer = dialect.error(error)
+        _tell_error(service, dialect, error, answer.status, asked_by)
+        return answer
+    except ClientDisconnect:
+        service.metrics.abandoned.inc()
+        name = dialect.name if dialect is not None else None
+        _write(service, lambda: log_abandoned(name, client_request_id=asked_by))
+        return Answer(_CLIENT_GONE, b"")
+    service.metrics.observe(ranking.decision)
+    _write(service, lambda: log_decision(ranking.decision, client_request_id=asked_by))
+    return dialect.render(ranking, parsed)
+
+
+def _tell_error(
+    service: Service, dialect: DialectFormat, error: RequestError, status: int, asked_by: str | None
+) -> None:
+    """Count and log a request that got an error: decided and refused, or rejected before that."""
+    service.metrics.reject(dialect.name, status)
+    if isinstance(error, NotAnswered):
+        decision = error.decision
+        service.metrics.observe(decision, answered=False)
+        _write(service, lambda: log_decision(decision, outcome="refused", client_request_id=asked_by))
+        return
+    fault, field = error.fault, logged_field(error.field)
+    _write(
+        service,
+        lambda: log_rejection(dialect.name, fault=fault, field=field, status=status, client_request_id=asked_by),
+    )
+
+
+def _write(service: Service, write: Callable[[], None]) -> None:
+    """Write a request's line. A log that cannot be written is a fault of ours, and costs no answer."""
+    try:
+        write()
+    except UNWRITABLE as error:
+        service.faults(error)
+
+
+async def _while_connected(http: Request, work: Coroutine[Any, Any, Ranking]) -> Ranking:
+    """Run work until it ends or the client goes away; then cancel it, and with it what is under way upstream.
+
+    Raises ClientDisconnect.
+    """
+    running = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnected(http))
+    try:
+        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            raise ClientDisconnect
+        return running.result()
+    finally:
+        running.cancel()
+        leaving.cancel()
+        await asyncio.gather(running, leaving, return_exceptions=True)
+
+
+async def _disconnected(http: Request) -> None:
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _read_body(service: Service, http: Request, *, into: bytearray) -> None:
+    """Read a body within the service's limits. What was read before a fault still tells the caller's dialect."""
+    if http.headers.get("content-encoding", "identity").lower() != "identity":
+        raise RequestError(RequestFault.UNSUPPORTED, "content-encoding", "send the body uncompressed")
+    most, seconds = service.max_body_bytes, _body_seconds(service, http.headers)
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in http.stream():
+                into += part[: most + 1 - len(into)]
+                if len(into) > most:
+                    raise RequestError(RequestFault.BODY_TOO_LARGE, "body", f"at most {most} bytes are accepted")
+    except TimeoutError:
+        raise RequestError(RequestFault.TOO_SLOW, "body", f"had not arrived after {seconds:g} seconds") from None
+
+
+def _body_seconds(service: Service, headers: Mapping[str, str]) -> float:
+    try:
+        asked_ms = deadline_from(headers)
+    except RequestError:  # told once the body has told the dialect
+        asked_ms = None
+    deadline_s = (service.pipeline.release.budgets.total_ms if asked_ms is None else asked_ms) / 1000
+    return min(service.body_seconds, max(_LEAST_BODY_SECONDS, deadline_s))

@@ -1,0 +1,79 @@
+"""Read what servers tell of their own load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from cascade.stages.base import Congestion
+from cascade.stages.upstream import Reply
+from cascade.stages.wire import object_of
+
+__all__ = ["is_failing", "joined", "read_load"]
+
+_WAITING: Final = frozenset(
+    {"vllm:num_requests_waiting", "llamacpp:requests_deferred", "sglang:num_queue_reqs", "te_queue_size"}
+)
+_RUNNING: Final = frozenset({"vllm:num_requests_running", "llamacpp:requests_processing", "sglang:num_running_reqs"})
+
+
+def is_failing(reply: Reply) -> bool:
+    """Tell whether a route that should tell of load fails for now, and is not simply absent."""
+    return reply.status in {408, 429} or (reply.status >= 500 and reply.status != 501)
+
+
+def read_load(reply: Reply, at: float) -> Congestion | None:
+    """Read an answer that tells of load, in either of the two forms that servers use; None where it does not."""
+    if reply.status != 200:
+        return None
+    return _from_models(reply, at) if object_of(reply) else _from_metrics(reply, at)
+
+
+def joined(polled: Congestion | None, answered: Congestion | None, now: float) -> Congestion | None:
+    """Join what the load route told last with the queue that the last answer told of.
+
+    Each grows old by itself: what is stale beside something fresh is left out, since it is unknown.
+    """
+    if polled is None or answered is None:
+        return polled or answered
+    match polled.is_stale(now), answered.is_stale(now):
+        case (True, False):
+            return answered
+        case (False, True):
+            return polled
+        case _:
+            return replace(polled, at=min(polled.at, answered.at), queue_ms=answered.queue_ms)
+
+
+def _from_metrics(reply: Reply, at: float) -> Congestion | None:
+    """Read the Prometheus metrics of TEI, vLLM, llama.cpp or SGLang; None where they tell nothing of load."""
+    waiting: float | None = None
+    running: float | None = None
+    try:
+        for family in text_string_to_metric_families(reply.body.decode("utf-8", "replace")):
+            for sample in family.samples:
+                if not sample.value >= 0:
+                    continue
+                if sample.name in _WAITING:
+                    waiting = (waiting or 0.0) + sample.value
+                elif sample.name in _RUNNING:
+                    running = (running or 0.0) + sample.value
+    except ValueError:  # not the text format
+        return None
+    return None if waiting is None and running is None else Congestion(at, waiting=waiting, running=running)
+
+
+def _from_models(reply: Reply, at: float) -> Congestion | None:
+    """Read Infinity's ``/models``, which counts its queue there; None where it does not."""
+    listed = object_of(reply).get("data")
+    stats = [card.get("stats") for card in listed if isinstance(card, Mapping)] if isinstance(listed, list) else []
+    counts = [_number(entry.get("queue_absolute")) for entry in stats if isinstance(entry, Mapping)]
+    told = [count for count in counts if count is not None]
+    return Congestion(at, waiting=sum(told)) if told else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and value >= 0 else None

@@ -1,0 +1,133 @@
+"""Examine a stage as an operator would: is it there, what is it, does it score right, how fast, what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cascade.errors import StageError
+from cascade.guard.deadline import Clock, Deadline
+from cascade.policy.release import HttpStage, StageBase, TeiStage
+from cascade.stages.base import Observed, Stage
+from cascade.stages.probe import Probe, Verdict, probe
+from cascade.text import Text
+
+__all__ = ["Examination", "advise", "differences", "examine"]
+
+_PROBE_MS: Final = 10_000.0
+_SIZES: Final = (1, 8, 32)
+_REPEATS: Final = 3
+_QUERY: Final = "how is the lamp of a lighthouse kept"
+_PASSAGE: Final = (
+    "The keeper trims the wick at dusk, wipes the lens, winds the clockwork that turns it, and writes the hour and the "
+    "weather in the log. Twice in the night he fills the reservoir. Passage {number}. "
+) * 2
+_BY_VERDICT: Final = {
+    Verdict.WRONG_ORDER: (
+        "an irrelevant document outscores the relevant one: the prompt template is missing or applied twice (for "
+        "Qwen3-Reranker either start the server with its template and overrides and use passthrough@1, or without a "
+        "template and use qwen3-reranker@1), or the model is no reranker"
+    ),
+    Verdict.CONSTANT: (
+        "all scores are the same: the classification head was not loaded (Qwen3-Reranker needs hf_overrides with "
+        "classifier_from_token), or the file was converted without it"
+    ),
+    Verdict.OUTSIDE_SPACE: "scores lie outside the declared score_space: declare logit",
+    Verdict.TWICE_ACTIVATED: (
+        "all scores lie between 0.5 and 0.731: a probability was put through a sigmoid again; have the server answer raw "
+        "scores, or declare the space that it answers in"
+    ),
+}
+_BY_CODE: Final = {
+    "no_route": "the server has no scoring route: wrong address or adapter, or it was not started as a reranker",
+    "not_a_reranker": "the server runs a model that is no reranker, or was started without the reranker's overrides",
+    "unknown_model": "the server does not know the model's name: set model to one that it lists",
+    "unauthorized": "the server wants a key: name it under auth",
+    "refused": "nothing listens at the address",
+    "dns": "the host name is not known",
+    "tls": "the server's certificate is not trusted: name its authority under ca_bundle",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was found at one stage. ``latency_ms`` maps documents a request to the median of three."""
+
+    observed: Observed | None
+    unusable: str | None
+    probe: Probe
+    latency_ms: Mapping[int, float] = field(default_factory=dict)
+    advice: Sequence[str] = ()
+
+
+async def examine(stage: Stage, spec: StageBase, budget_ms: float, clock: Clock) -> Examination:
+    """Start a stage, probe it and time it. Raises ConfigError where it cannot be loaded."""
+    await stage.start()
+    found = await probe(stage, Deadline.after_ms(_PROBE_MS, clock))
+    latency_ms = {} if found.verdict is Verdict.FAILED else await _latency(stage, clock)
+    advice = advise(spec, stage.observed, stage.unusable, found, latency_ms, budget_ms)
+    return Examination(stage.observed, stage.unusable, found, latency_ms, advice)
+
+
+async def _latency(stage: Stage, clock: Clock) -> dict[int, float]:
+    """Return the median time of requests of several sizes, every document new."""
+    medians: dict[int, float] = {}
+    number = 0
+    for size in _SIZES:
+        taken: list[float] = []
+        for _ in range(_REPEATS):
+            texts = [Text(_PASSAGE.format(number=number + offset)) for offset in range(size)]
+            number += size
+            began = clock()
+            try:
+                await stage.score(
+                    Text(_QUERY), texts, deadline=Deadline.after_ms(_PROBE_MS, clock), call_id=f"doctor-{number}"
+                )
+            except StageError:
+                return medians
+            taken.append((clock() - began) * 1000)
+        medians[size] = sorted(taken)[_REPEATS // 2]
+    return medians
+
+
+def advise(
+    spec: StageBase,
+    observed: Observed | None,
+    unusable: str | None,
+    found: Probe,
+    latency_ms: Mapping[int, float],
+    budget_ms: float,
+) -> list[str]:
+    """Say what to change, most urgent first; nothing where all is well."""
+    advice = []
+    code = unusable or found.code
+    if code:
+        advice.append(_BY_CODE.get(code, f"scoring fails: {code}"))
+    elif found.verdict in _BY_VERDICT:
+        advice.append(_BY_VERDICT[found.verdict])
+    if observed is not None:
+        advice += differences(spec, observed)
+    slow = [size for size, taken in latency_ms.items() if taken > budget_ms]
+    if slow:
+        advice.append(
+            f"{min(slow)} documents of about 100 tokens take longer than the stage's budget of {budget_ms:.0f} ms: "
+            "lower the depth or raise the budget"
+        )
+    return advice
+
+
+def differences(spec: StageBase, observed: Observed) -> list[str]:
+    """Hold what the release declares against what the server says; one line for each difference."""
+    advice = []
+    if isinstance(spec, TeiStage) and observed.model is not None and observed.model != spec.model:
+        advice.append(f"model is declared as {spec.model}, the server says {observed.model}")
+    if isinstance(spec, HttpStage) and observed.max_length is not None and spec.max_length > observed.max_length:
+        advice.append(f"max_length is {spec.max_length}, the server takes {observed.max_length}: declare that")
+    if isinstance(spec, HttpStage) and observed.version is not None and observed.version not in spec.engine:
+        advice.append(f"engine is declared as {spec.engine}, the server says version {observed.version}")
+    if observed.dtype is not None and observed.dtype != spec.dtype:
+        advice.append(f"dtype is declared as {spec.dtype}, the server says {observed.dtype}")
+    if isinstance(spec, HttpStage) and observed.revision is None and spec.revision is None:
+        advice.append("no revision is declared and none is told: scores may change under the same name")
+    return advice
