@@ -239,6 +239,7 @@ def _server(app: ASGIApp) -> uvicorn.Server:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_keep_alive=60,
             timeout_graceful_shutdown=30,
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import MutableMapping
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, BinaryIO, Final, Literal
 
 import orjson
 import structlog
 
-from cascade.types import Decision, Dialect, Round
+from cascade.types import Decision, Dialect, Round, StageCost
 
 __all__ = [
     "UNWRITABLE",
@@ -24,6 +24,8 @@ __all__ = [
     "note",
 ]
 
+_ROUND_FIELDS: Final = tuple(item.name for item in fields(Round) if item.name != "cost")
+_COST_FIELDS: Final = tuple(item.name for item in fields(StageCost))
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 UNWRITABLE: Final = (OSError, ValueError)
 """What writing a line raises where the disk is full or the stream is closed."""
@@ -147,7 +149,7 @@ def decision_record(decision: Decision) -> dict[str, Any]:
 
 
 def _round_record(item: Round) -> dict[str, Any]:
-    record = asdict(item)
-    cost = record.pop("cost") or {}
+    record = {name: getattr(item, name) for name in _ROUND_FIELDS}
+    cost = {} if item.cost is None else {name: getattr(item.cost, name) for name in _COST_FIELDS}
     merged = {**record, **{key: value for key, value in cost.items() if value is not None}}
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in merged.items()}

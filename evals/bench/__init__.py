@@ -1,0 +1,1 @@
+"""Benchmarks of the sidecar's own cost."""
