@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
 
+import httpx
+
 from cascade.guard.deadline import Clock
 from cascade.policy.release import (
     ApiStage,
@@ -25,7 +27,7 @@ from cascade.stages.onnx import OnnxReranker
 from cascade.stages.rerank_api import SHAPES, ApiWire
 from cascade.stages.serializers import serializer
 from cascade.stages.tei import TeiWire
-from cascade.stages.upstream import Upstream, build_client, read_token
+from cascade.stages.upstream import Upstream, build_transport, read_token
 from cascade.stages.vllm import VllmWire
 from cascade.stages.wire import Wire
 from cascade.types import ScoreSpace, StageName
@@ -40,14 +42,16 @@ def build_stages(
     pool: ThreadPoolExecutor,
     environment: Mapping[str, str],
     count_fault: Callable[[BaseException], None] = lambda error: None,
+    transport_for: Callable[[HttpStage], httpx.AsyncBaseTransport] = build_transport,
 ) -> dict[StageName, Stage]:
     """Return the stages that a release names, not yet started. Raises ConfigError.
 
-    ``count_fault`` is told of what goes wrong in a stage's background task, which goes on.
+    ``count_fault`` is told of what goes wrong in a stage's background task, which goes on; ``transport_for``
+    gives what sends the requests of a stage behind HTTP.
     """
     specs = {StageName.SMALL: release.stages.small, StageName.LARGE: release.stages.large}
     return {
-        name: _build(name, spec, clock, pool, environment, count_fault)
+        name: _build(name, spec, clock, pool, environment, count_fault, transport_for)
         for name, spec in specs.items()
         if spec is not None
     }
@@ -60,6 +64,7 @@ def _build(
     pool: ThreadPoolExecutor,
     environment: Mapping[str, str],
     count_fault: Callable[[BaseException], None],
+    transport_for: Callable[[HttpStage], httpx.AsyncBaseTransport],
 ) -> Stage:
     match spec:
         case OnnxStage():
@@ -67,7 +72,9 @@ def _build(
         case EmbeddingStage():
             return EmbeddingReranker(name, spec, pool, clock)
         case TeiStage() | VllmStage() | ApiStage() | HostedStage():
-            return HttpReranker(name, spec, wire_of(spec), _upstream(spec, environment), clock, count_fault)
+            token = read_token(spec.auth, environment)
+            upstream = Upstream(spec.url, transport_for(spec), token, connect_ms=spec.connect_ms)
+            return HttpReranker(name, spec, wire_of(spec), upstream, clock, count_fault)
         case _:
             assert_never(spec)
 
@@ -84,7 +91,3 @@ def wire_of(spec: TeiStage | VllmStage | ApiStage | HostedStage) -> Wire:
             return ApiWire(SHAPES[spec.adapter], spec.model, raw_scores=raw)
         case _:
             assert_never(spec)
-
-
-def _upstream(spec: HttpStage, environment: Mapping[str, str]) -> Upstream:
-    return Upstream(spec.url, build_client(spec), read_token(spec.auth, environment))

@@ -6,7 +6,6 @@ import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Final
 
@@ -15,10 +14,11 @@ import httpx
 from aiohttp.connector import Connection
 from httpx_aiohttp import AiohttpTransport
 
+from cascade import __version__
 from cascade.errors import ConfigError
 from cascade.policy.release import Auth, HttpStage
 
-__all__ = ["Lost", "Reply", "Upstream", "build_client", "read_token"]
+__all__ = ["Lost", "Reply", "Upstream", "build_transport", "read_token"]
 
 _BASE_BYTES: Final = 65_536
 _BYTES_PER_TEXT: Final = 4_096
@@ -48,35 +48,50 @@ class Lost(Exception):
 class Upstream:
     """Send requests to one base address.
 
-    The caller bounds each call in time (``asyncio.timeout``): nothing here waits by itself but for a
-    connection. Redirects are not followed, cookies are not kept, proxies and netrc are not read.
+    They go straight to a transport: what a client of httpx adds to each (cookies, redirects, credentials and
+    proxies of the environment) is not wanted here, and costs more than the rest. The caller bounds each call in
+    time (``asyncio.timeout``): nothing here waits by itself but for a connection, ``connect_ms`` at most.
     """
 
-    def __init__(self, url: str, client: httpx.AsyncClient, token: str | None = None) -> None:
+    def __init__(
+        self, url: str, transport: httpx.AsyncBaseTransport, token: str | None = None, *, connect_ms: float
+    ) -> None:
         self._url = url
-        self._client = client
-        self._headers = {"accept": "application/json", "content-type": "application/json"}
+        self._transport = transport
+        self._addresses: dict[str, httpx.URL] = {}
+        self._extensions = {"timeout": httpx.Timeout(None, connect=connect_ms / 1000).as_dict()}
+        self._headers = {
+            "accept": "application/json",
+            "accept-encoding": "gzip, deflate",
+            "content-type": "application/json",
+            "user-agent": f"cascade/{__version__}",
+        }
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
 
     async def post(self, path: str, body: bytes, *, request_id: str, texts: int) -> Reply:
         """Post JSON and read the answer, of at most a size that fits ``texts`` scores and an echo. Raises Lost."""
-        headers = {**self._headers, "x-request-id": request_id}
-        request = self._client.build_request("POST", self._url + path, content=body, headers=headers)
+        request = self._request("POST", path, request_id, body)
         return await self._send(request, _BASE_BYTES + _BYTES_PER_TEXT * texts + _ECHO * len(body))
 
     async def get(self, path: str, *, request_id: str) -> Reply:
         """Get a document of at most 1 MiB. Raises Lost."""
-        headers = {**self._headers, "x-request-id": request_id}
-        return await self._send(self._client.build_request("GET", self._url + path, headers=headers), 2**20)
+        return await self._send(self._request("GET", path, request_id), 2**20)
 
     async def aclose(self) -> None:
         """Close every connection."""
-        await self._client.aclose()
+        await self._transport.aclose()
+
+    def _request(self, method: str, path: str, request_id: str, body: bytes | None = None) -> httpx.Request:
+        address = self._addresses.get(path)
+        if address is None:  # a wire has a few paths, and parsing one costs as much as the rest of this
+            address = self._addresses[path] = httpx.URL(self._url + path)
+        headers = {**self._headers, "x-request-id": request_id}
+        return httpx.Request(method, address, headers=headers, content=body, extensions=self._extensions)
 
     async def _send(self, request: httpx.Request, most_bytes: int) -> Reply:
         try:
-            response = await self._client.send(request, stream=True, follow_redirects=False)
+            response = await self._transport.handle_async_request(request)
             try:
                 body = await _read(response, most_bytes)
             finally:
@@ -140,8 +155,8 @@ class _Response(aiohttp.ClientResponse):
         raise broken  # the session closes the connection then
 
 
-def build_client(spec: HttpStage) -> httpx.AsyncClient:
-    """Return the HTTP client of a stage. Raises ConfigError for a CA bundle that cannot be used."""
+def build_transport(spec: HttpStage) -> httpx.AsyncBaseTransport:
+    """Return what sends a stage's requests. Raises ConfigError for a CA bundle that cannot be used."""
     try:
         context = ssl.create_default_context(cafile=spec.ca_bundle)
     except (OSError, ssl.SSLError) as error:
@@ -153,12 +168,7 @@ def build_client(spec: HttpStage) -> httpx.AsyncClient:
         )
         return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), response_class=_Response)
 
-    return httpx.AsyncClient(
-        transport=AiohttpTransport(verify=context, trust_env=False, client=session),
-        timeout=httpx.Timeout(None, connect=spec.connect_ms / 1000),
-        trust_env=False,
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-    )
+    return AiohttpTransport(verify=context, trust_env=False, client=session)
 
 
 def read_token(auth: Auth | None, environment: Mapping[str, str] = os.environ) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import httpx
 import orjson
 
-__all__ = ["FakeServer", "FakeTei", "FakeVllm", "Seen", "client_for", "overlap"]
+__all__ = ["FakeServer", "FakeTei", "FakeVllm", "Seen", "overlap"]
 
 
 def overlap(query: str, text: str) -> float:
@@ -256,8 +256,3 @@ class FakeVllm(FakeServer):
         """Answer with vLLM's error body: nested now, flat before."""
         error = {"message": message, "type": kind, "param": None, "code": status}
         return httpx.Response(status, json={"error": error} if self.version == "now" else {"object": "error", **error})
-
-
-def client_for(server: FakeServer) -> httpx.AsyncClient:
-    """Return a client whose every request goes to a fake server."""
-    return httpx.AsyncClient(transport=httpx.MockTransport(server))

@@ -1,4 +1,4 @@
-"""Arrange a stage of a release before a fake server: the real client, and no network."""
+"""Arrange a stage of a release before a fake server: all but the transport, and no network."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import respx
 
 from cascade.guard.deadline import Deadline
@@ -76,10 +77,16 @@ async def released(
             "budgets": {"total_ms": 90, "small_ms": 30, "large_ms": 50, "reserve_ms": 7},
         }
     )
-    with ThreadPoolExecutor(1) as pool, respx.mock(using="httpx", assert_all_called=False) as router:
-        route = router.route(host="reranker.test").mock(side_effect=server)
-        clock = asyncio.get_running_loop().time
-        stage = build_stages(release, clock=clock, pool=pool, environment=environment or {})[StageName.SMALL]
+    router = respx.Router(assert_all_called=False)
+    route = router.route(host="reranker.test").mock(side_effect=server)
+    with ThreadPoolExecutor(1) as pool:
+        stage = build_stages(
+            release,
+            clock=asyncio.get_running_loop().time,
+            pool=pool,
+            environment=environment or {},
+            transport_for=lambda spec: httpx.MockTransport(router.async_handler),
+        )[StageName.SMALL]
         await stage.start()
         try:
             yield Contract(stage, route)

@@ -34,7 +34,7 @@ from cascade.stages.vllm import VllmWire
 from cascade.stages.wire import Wire
 from cascade.telemetry.logs import configure_logging
 from cascade.testing.stages import ScriptedStage
-from cascade.testing.upstream import FakeServer, FakeTei, FakeVllm, client_for
+from cascade.testing.upstream import FakeServer, FakeTei, FakeVllm
 from cascade.types import StageName
 from tests.logs import logging_given_back
 from tests.server.sidecar import BODIES, ROUTES, Sidecar, sidecar
@@ -108,7 +108,7 @@ def _http_stage(server: FakeServer) -> HttpReranker:
     else:
         spec = VllmStage.model_validate({**common, "adapter": "vllm"})
         wire = VllmWire(spec.model, raw_scores=True)
-    upstream = Upstream(spec.url, client_for(server), "kingfisher-token")
+    upstream = Upstream(spec.url, httpx.MockTransport(server), "kingfisher-token", connect_ms=spec.connect_ms)
     return HttpReranker("stage", spec, wire, upstream, asyncio.get_running_loop().time)
 
 

@@ -12,7 +12,7 @@ from cascade.policy.merge import to_unit
 from cascade.policy.release import VllmStage
 from cascade.stages.base import Observed
 from cascade.stages.http import HttpReranker
-from cascade.stages.upstream import Upstream, build_client
+from cascade.stages.upstream import Upstream, build_transport
 from cascade.stages.vllm import VllmWire
 from cascade.types import Exclusion, ScoreSpace
 
@@ -141,7 +141,8 @@ async def test_the_rerank_route_gives_the_scores_of_the_score_route(vllm: Server
     assert isinstance(spec, VllmStage)
     wire = VllmWire(vllm.model, raw_scores=True)
     wire.routes = ("/v1/rerank",)
-    moved = HttpReranker("small", spec, wire, Upstream(spec.url, build_client(spec)), time.monotonic)
+    upstream = Upstream(spec.url, build_transport(spec), connect_ms=spec.connect_ms)
+    moved = HttpReranker("small", spec, wire, upstream, time.monotonic)
     try:
         scored = await score(moved, QUERY, texts)
     finally:

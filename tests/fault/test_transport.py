@@ -19,7 +19,7 @@ from cascade.errors import StageError, StageInvalidAnswer, StageTimeout, StageUn
 from cascade.guard.deadline import Deadline
 from cascade.stages.http import HttpReranker
 from cascade.stages.tei import TeiWire
-from cascade.stages.upstream import Upstream, build_client
+from cascade.stages.upstream import Upstream, build_transport
 from cascade.text import Text
 from tests.stages.arrange import tei_spec
 
@@ -38,7 +38,7 @@ PATIENT_MS, SHORT_MS = 20_000.0, 150.0
 async def stage_at(url: str, **fields: Any) -> AsyncIterator[HttpReranker]:
     """Give a stage with the transport that serves, not started: discovery has tests of its own."""
     spec = tei_spec(url=url, **fields)
-    upstream = Upstream(spec.url, build_client(spec))
+    upstream = Upstream(spec.url, build_transport(spec), connect_ms=spec.connect_ms)
     stage = HttpReranker("large", spec, TeiWire(raw_scores=True), upstream, asyncio.get_running_loop().time)
     try:
         yield stage

@@ -14,7 +14,7 @@ from cascade.policy.release import ApiStage, HostedStage, HttpStage, TeiStage, V
 from cascade.stages.build import wire_of
 from cascade.stages.http import HttpReranker
 from cascade.stages.upstream import Upstream
-from cascade.testing.upstream import FakeServer, client_for
+from cascade.testing.upstream import FakeServer
 from cascade.text import Text
 from cascade.types import StageScores
 
@@ -41,18 +41,21 @@ def api_spec(adapter: str, **fields: Any) -> ApiStage:
 
 
 def stage_before(
-    client: httpx.AsyncClient, spec: HttpStage, count_fault: Callable[[BaseException], None] = lambda error: None
+    transport: httpx.AsyncBaseTransport,
+    spec: HttpStage,
+    count_fault: Callable[[BaseException], None] = lambda error: None,
 ) -> HttpReranker:
     """Return a stage, not started, on the clock of the running loop."""
     clock = asyncio.get_running_loop().time
     wire = wire_of(cast("TeiStage | VllmStage | ApiStage | HostedStage", spec))
-    return HttpReranker("large", spec, wire, Upstream(spec.url, client), clock, count_fault)
+    upstream = Upstream(spec.url, transport, connect_ms=spec.connect_ms)
+    return HttpReranker("large", spec, wire, upstream, clock, count_fault)
 
 
 @asynccontextmanager
 async def running(server: FakeServer, spec: HttpStage) -> AsyncIterator[HttpReranker]:
     """Give a started stage before a fake server."""
-    stage = stage_before(client_for(server), spec)
+    stage = stage_before(httpx.MockTransport(server), spec)
     await stage.start()
     try:
         yield stage

@@ -46,7 +46,7 @@ class Waking:
         self, spec: HttpStage, count_fault: Callable[[BaseException], None] = lambda error: None
     ) -> HttpReranker:
         """Return a stage whose requests pass here."""
-        return stage_before(httpx.AsyncClient(transport=httpx.MockTransport(self)), spec, count_fault)
+        return stage_before(httpx.MockTransport(self), spec, count_fault)
 
 
 async def eventually(true: Callable[[], bool]) -> None:
@@ -260,7 +260,7 @@ def test_a_fault_of_ours_is_counted_and_the_server_asked_again(odd: Exception) -
                 raise odd
             return Observed(max_length=64)
 
-    class BrokenClient(Upstream):
+    class BrokenUpstream(Upstream):
         """Fail while the load is read."""
 
         looks = 0
@@ -274,7 +274,7 @@ def test_a_fault_of_ours_is_counted_and_the_server_asked_again(odd: Exception) -
     async def play() -> None:
         counted: list[BaseException] = []
         clock = asyncio.get_running_loop().time
-        upstream = BrokenClient("http://reranker.test", httpx.AsyncClient())
+        upstream = BrokenUpstream("http://reranker.test", httpx.AsyncBaseTransport(), connect_ms=1000)
         wire = cast("Wire", Odd())
         stage = HttpReranker("large", tei_spec(), wire, upstream, clock, counted.append)
         await stage.start()

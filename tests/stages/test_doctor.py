@@ -14,7 +14,7 @@ from cascade.policy.release import HttpStage
 from cascade.stages.doctor import Examination, advise, examine
 from cascade.stages.probe import Probe, Verdict
 from cascade.testing.clock import run_virtual
-from cascade.testing.upstream import FakeServer, FakeTei, FakeVllm, client_for
+from cascade.testing.upstream import FakeServer, FakeTei, FakeVllm
 
 from .arrange import stage_before, tei_spec, vllm_spec
 
@@ -27,7 +27,7 @@ def _relevant(query: str, text: str) -> float:
 def _examine(server: FakeServer, spec: HttpStage, budget_ms: float = 100.0) -> Examination:
     async def play() -> Examination:
         clock: Clock = asyncio.get_running_loop().time
-        stage = stage_before(client_for(server), spec)
+        stage = stage_before(httpx.MockTransport(server), spec)
         try:
             return await examine(stage, spec, budget_ms, clock)
         finally:

@@ -56,7 +56,7 @@ class Traffic:
 
     def before(self, spec: HttpStage) -> HttpReranker:
         """Return a stage whose requests pass here."""
-        return stage_before(httpx.AsyncClient(transport=httpx.MockTransport(self)), spec)
+        return stage_before(httpx.MockTransport(self), spec)
 
 
 def one_for_each_text(query: str, text: str) -> float:

@@ -17,7 +17,7 @@ from cascade.stages.base import Stage
 from cascade.stages.probe import Probe, Verdict, judge, probe
 from cascade.testing.clock import run_virtual
 from cascade.testing.rerank_api import FakeInfinity, FakeLlamaCpp
-from cascade.testing.upstream import FakeTei, client_for, overlap
+from cascade.testing.upstream import FakeTei, overlap
 from cascade.types import ScoreSpace
 
 from .arrange import api_spec, running, stage_before, tei_spec
@@ -107,9 +107,9 @@ def test_22_a_server_that_hangs_while_its_health_is_well_fails_its_probe_and_cos
     server = FakeInfinity(hangs=True)
 
     async def play() -> tuple[Probe, float, int]:
-        async with running(server, api_spec("infinity")) as stage, client_for(server) as client:
+        async with running(server, api_spec("infinity")) as stage:
             began = asyncio.get_running_loop().time()
-            assert (await client.get("http://reranker.test/health")).status_code == 200
+            assert (await server(httpx.Request("GET", "http://reranker.test/health"))).status_code == 200
             found = await probed(stage, 250)
             return found, asyncio.get_running_loop().time() - began, server.cancelled
 
@@ -140,7 +140,7 @@ def test_13_no_two_probes_share_a_request_id() -> None:
     server = FakeTei()
 
     async def play() -> None:
-        stages = [stage_before(client_for(server), tei_spec()) for _ in range(2)]
+        stages = [stage_before(httpx.MockTransport(server), tei_spec()) for _ in range(2)]
         for stage, _ in itertools.product(stages, range(2)):
             await probed(stage)
         for stage in stages:

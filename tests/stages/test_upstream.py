@@ -7,9 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cascade import __version__
 from cascade.errors import ConfigError
 from cascade.policy.release import Auth
-from cascade.stages.upstream import Lost, Upstream, build_client, read_token
+from cascade.stages.upstream import Lost, Upstream, build_transport, read_token
 
 from .arrange import URL, tei_spec
 
@@ -60,14 +61,45 @@ def test_a_ca_bundle_that_cannot_be_used_is_a_configuration_error(tmp_path: Path
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"ca_bundle .*ca.pem: cannot be used: "):
-        build_client(tei_spec(url="https://reranker.test", ca_bundle=str(path)))
+        build_transport(tei_spec(url="https://reranker.test", ca_bundle=str(path)))
 
 
-async def test_b14_the_client_bounds_connecting_and_leaves_the_rest_to_the_deadline() -> None:
+async def test_b14_a_request_bounds_connecting_and_leaves_the_rest_to_the_deadline() -> None:
     """Waits for connections end by configuration; no other timer competes with the request's deadline."""
-    async with build_client(tei_spec(connect_ms=250)) as client:
-        assert client.timeout == httpx.Timeout(None, connect=0.25)
-        assert client.trust_env is False
+    seen: list[object] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.extensions["timeout"])
+        return httpx.Response(200)
+
+    upstream = Upstream(URL, httpx.MockTransport(answer), connect_ms=250)
+    await upstream.get("/info", request_id="r")
+    assert seen == [{"connect": 0.25, "read": None, "write": None, "pool": None}]
+    await upstream.aclose()
+
+
+async def test_a_request_says_what_it_is_and_what_it_takes() -> None:
+    """Headers are the sidecar's own, whatever the transport would add: no library and no version of Python is told."""
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200)
+
+    upstream = Upstream(URL, httpx.MockTransport(answer), "sekret", connect_ms=1000)
+    await upstream.post("/rerank", b"{}", request_id="r-1", texts=1)
+    assert seen[0].content == b"{}"
+    assert dict(seen[0].headers) == {
+        "host": "reranker.test",
+        "accept": "application/json",
+        "accept-encoding": "gzip, deflate",
+        "content-type": "application/json",
+        "content-length": "2",
+        "user-agent": f"cascade/{__version__}",
+        "x-request-id": "r-1",
+        "authorization": "Bearer sekret",
+    }
+    await upstream.aclose()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +124,7 @@ async def test_a10_errors_of_other_transports_are_named_by_their_class(error: Ex
     def fail(request: httpx.Request) -> httpx.Response:
         raise error
 
-    upstream = Upstream(URL, httpx.AsyncClient(transport=httpx.MockTransport(fail)))
+    upstream = Upstream(URL, httpx.MockTransport(fail), connect_ms=1000)
     with pytest.raises(Lost) as caught:
         await upstream.get("/info", request_id="r")
     assert caught.value.code == str(caught.value) == code
@@ -107,7 +139,7 @@ async def test_an_answer_may_be_as_large_as_scores_and_an_echo_need_and_no_large
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, content=b"x" * next(sizes))
 
-    upstream = Upstream(URL, httpx.AsyncClient(transport=httpx.MockTransport(answer)))
+    upstream = Upstream(URL, httpx.MockTransport(answer), connect_ms=1000)
     reply = await upstream.post("/rerank", b"b" * 1000, request_id="r", texts=2)
     assert len(reply.body) == 65_536 + 2 * 4096 + 3 * 1000
     with pytest.raises(Lost, match="answer_too_large"):
@@ -123,7 +155,7 @@ async def test_a_redirect_is_not_followed() -> None:
         seen.append(str(request.url))
         return httpx.Response(307, headers={"location": "http://elsewhere.test/rerank"})
 
-    upstream = Upstream(URL, httpx.AsyncClient(transport=httpx.MockTransport(redirect)), "sekret")
+    upstream = Upstream(URL, httpx.MockTransport(redirect), "sekret", connect_ms=1000)
     reply = await upstream.post("/rerank", b"{}", request_id="r", texts=1)
     assert reply.status == 307
     assert seen == [f"{URL}/rerank"]
