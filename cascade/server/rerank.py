@@ -96,22 +96,24 @@ async def _while_connected(http: Request, work: Coroutine[Any, Any, Ranking]) ->
 
     Raises ClientDisconnect.
     """
-    running = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_disconnected(http))
     try:
-        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not running.done():
-            raise ClientDisconnect
-        return running.result()
-    finally:
-        running.cancel()
-        leaving.cancel()
-        await asyncio.gather(running, leaving, return_exceptions=True)
+        async with asyncio.timeout(None) as connected:
+            leaving = asyncio.create_task(_end_with_connection(http, connected))
+            try:
+                return await work
+            finally:
+                leaving.cancel()  # and not waited for: the answer would leave a turn of the loop later
+    except TimeoutError:
+        if not connected.expired():
+            raise
+    raise ClientDisconnect
 
 
-async def _disconnected(http: Request) -> None:
+async def _end_with_connection(http: Request, connected: asyncio.Timeout) -> None:
+    """End a scope when the client goes away."""
     while (await http.receive())["type"] != "http.disconnect":
         pass
+    connected.reschedule(asyncio.get_running_loop().time())
 
 
 async def _read_body(service: Service, http: Request, *, into: bytearray) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import httpx
@@ -238,6 +238,21 @@ async def _ignore(message: Any) -> None:
     """Send to nobody."""
 
 
+async def _never_leaves() -> Any:
+    """Wait for ever, as a connection that stays open does."""
+    await asyncio.get_running_loop().create_future()
+
+
+def _posting(body: bytes, then: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+    """Return a connection that sends a body whole, and after it what ``then`` gives."""
+    messages: Iterator[dict[str, Any]] = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> Any:
+        return next(messages, None) or await then()
+
+    return receive
+
+
 async def test_a_client_that_goes_away_in_its_body_is_abandoned() -> None:
     """A connection that closes before the end of the body is counted, and no stage is asked."""
     stage = ScriptedStage(lambda q, t: 0.0)
@@ -258,22 +273,44 @@ async def test_c1_a_client_that_goes_away_cancels_what_is_under_way() -> None:
     """A disconnection while a stage scores cancels the stage's call at once; nothing polls for it."""
     stage = ScriptedStage(lambda q, t: 0.0, delay_ms=600_000)
     served = sidecar(stage)
-    messages: Iterator[dict[str, Any]] = iter(
-        [{"type": "http.request", "body": orjson.dumps(BODIES["tei"]("q", ["a"])), "more_body": False}]
-    )
 
-    async def receive() -> Any:
-        if (message := next(messages, None)) is not None:
-            return message
+    async def leave() -> Any:
         for _ in range(20):  # turns of the loop, in which the stage is called
             await asyncio.sleep(0)
         return {"type": "http.disconnect"}
 
+    receive = _posting(orjson.dumps(BODIES["tei"]("q", ["a"])), leave)
     await public_app(served.service)(scope_of("/rerank"), receive, _ignore)
     assert (len(stage.calls), stage.cancelled) == (1, 1)
     counted = await served.metrics()
     assert counted["cascade_abandoned_total"] == 1
     assert counted["cascade_in_flight"] == 0
+
+
+async def test_c1_a_request_that_is_cancelled_from_outside_is_not_abandoned() -> None:
+    """Whoever ends the server gets the cancellation back: the stage's call ends, no client is said to have left."""
+    stage = ScriptedStage(lambda q, t: 0.0, delay_ms=600_000)
+    served = sidecar(stage)
+    receive = _posting(orjson.dumps(BODIES["tei"]("q", ["a"])), _never_leaves)
+    request = asyncio.create_task(public_app(served.service)(scope_of("/rerank"), receive, _ignore))
+    for _ in range(20):  # turns of the loop, in which the stage is called
+        await asyncio.sleep(0)
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    assert (len(stage.calls), stage.cancelled) == (1, 1)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert (await served.metrics())["cascade_abandoned_total"] == 0
+
+
+async def test_an_answered_request_leaves_no_task_behind() -> None:
+    """What watches the connection ends with the answer."""
+    served = sidecar()
+    receive = _posting(orjson.dumps(BODIES["tei"]("q", ["a"])), _never_leaves)
+    await public_app(served.service)(scope_of("/rerank"), receive, _ignore)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_fault_of_ours_is_500_without_content_and_is_counted() -> None:
