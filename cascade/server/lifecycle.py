@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import secrets
 import signal
@@ -170,6 +171,8 @@ async def _run(
         await asyncio.wait([starting, stop, *listeners], return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and not stop.done():
             starting.result()
+            gc.collect()
+            gc.freeze()  # looking through all that was loaded stops the loop for 40 ms, again and again under load
             service.ready = True
             _announce(service, public_socket, admin_socket)
             background.append(asyncio.create_task(probe_stages(service), name="probes of the stages"))
@@ -181,6 +184,7 @@ async def _run(
             await asyncio.sleep(drain_seconds)
     finally:
         service.ready = False
+        gc.unfreeze()
         for task in background:
             task.cancel()
         public.should_exit = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -72,6 +73,7 @@ class _Stopper(threading.Thread):
         """Keep what the listeners answer."""
         self.seen["ready"] = client.get(f"{public}/readyz").status_code
         self.seen["status"] = client.get(f"{admin}/status").json()
+        self.seen["frozen"] = gc.get_freeze_count()
 
     def _line(self) -> dict[str, Any] | None:
         lines = self._log.read_bytes().splitlines() if self._log.exists() else []
@@ -110,6 +112,17 @@ def test_h6_serve_runs_until_a_signal(tmp_path: Path, number: signal.Signals, ho
     assert stopper.seen["status"]["digest"] == stopper.seen["digest"]
     events = [orjson.loads(line)["event"] for line in log.read_bytes().splitlines()]
     assert events.index("serving") < events.index("stopping")
+
+
+def test_the_collector_passes_over_what_was_loaded_while_serving(tmp_path: Path) -> None:
+    """A full collection stops the loop: while requests are served it looks only at what they made."""
+    log = tmp_path / "log"
+    stopper = _Stopper(log)
+    stopper.start()
+    serve(Settings(release=_release(tmp_path), port=0, admin_port=0, log_file=log, drain_seconds=0))
+    stopper.join()
+    assert stopper.seen["frozen"] > 10_000
+    assert gc.get_freeze_count() == 0
 
 
 def test_h6_while_stages_start_the_routes_say_so_and_a_signal_ends_the_process(tmp_path: Path) -> None:
