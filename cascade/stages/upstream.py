@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -60,12 +60,14 @@ class Upstream:
         self._transport = transport
         self._addresses: dict[str, httpx.URL] = {}
         self._extensions = {"timeout": httpx.Timeout(None, connect=connect_ms / 1000).as_dict()}
-        self._headers = {
-            "accept": "application/json",
-            "accept-encoding": "gzip, deflate",
-            "content-type": "application/json",
-            "user-agent": f"cascade/{__version__}",
-        }
+        self._headers = httpx.Headers(
+            {
+                "accept": "application/json",
+                "accept-encoding": "gzip, deflate",
+                "content-type": "application/json",
+                "user-agent": f"cascade/{__version__}",
+            }
+        )
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
 
@@ -82,12 +84,16 @@ class Upstream:
         """Close every connection."""
         await self._transport.aclose()
 
-    def _request(self, method: str, path: str, request_id: str, body: bytes | None = None) -> httpx.Request:
+    def _request(self, method: str, path: str, request_id: str, body: bytes = b"") -> httpx.Request:
+        """Make a request from what is prepared. Host and length are the transport's to add."""
         address = self._addresses.get(path)
         if address is None:  # a wire has a few paths, and parsing one costs as much as the rest of this
             address = self._addresses[path] = httpx.URL(self._url + path)
-        headers = {**self._headers, "x-request-id": request_id}
-        return httpx.Request(method, address, headers=headers, content=body, extensions=self._extensions)
+        stream = httpx.ByteStream(body)
+        request = httpx.Request(method, address, headers=self._headers, stream=stream, extensions=self._extensions)
+        request.headers["x-request-id"] = request_id
+        request.read()  # so that the transport sends it whole
+        return request
 
     async def _send(self, request: httpx.Request, most_bytes: int) -> Reply:
         try:
@@ -105,12 +111,20 @@ class Upstream:
 async def _read(response: httpx.Response, most_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
-    async for part in response.aiter_bytes():
+    async for part in _parts(response):
         size += len(part)
         if size > most_bytes:
             raise Lost("answer_too_large")
         parts.append(part)
     return b"".join(parts)
+
+
+def _parts(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Return a body as it comes, decoded. Where there is nothing to decode, the layers of httpx only cost time."""
+    stream = response.stream
+    if isinstance(stream, httpx.AsyncByteStream) and "content-encoding" not in response.headers:
+        return aiter(stream)
+    return response.aiter_bytes()
 
 
 def _cause(error: BaseException) -> str:  # noqa: C901, PLR0911 - a table
