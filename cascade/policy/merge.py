@@ -12,6 +12,8 @@ __all__ = ["logit", "merge", "order_by_score", "outward_scores", "rank_changes",
 
 _STEP: Final = 1.0 - 2.0**-22
 """The ratio between neighbours that float32 still tells apart."""
+_FAR_BELOW: Final = 1.0 - 2.0**-15
+"""A ratio between neighbours so far apart that no rounding has to be looked at; most are, and looking is dear."""
 _HIGHEST: Final = 1.0 - 2.0**-24
 """The greatest float32 below one."""
 _LOWEST: Final = 1e-30
@@ -80,19 +82,21 @@ def outward_scores(
     if not scored:
         return [min(_HIGHEST, (count - rank) / count) for rank in range(count)]
     scores: list[float] = []
-    ceiling = _HIGHEST
     for index, stage in zip(order[:scored], stages[:scored], strict=True):
         # The floor first: below it, places must still fall, or scores that are all 0 would tie.
-        score = min(ceiling, max(_LOWEST, unit_score(stage, index)))
+        score = min(_HIGHEST, max(_LOWEST, unit_score(stage, index)))
+        if scores and score > scores[-1] * _FAR_BELOW:
+            score = min(score, _next_below(scores[-1]))
         scores.append(score)
-        ceiling = min(score * _STEP, to_unit(_below(logit(score)), ScoreSpace.LOGIT))
     behind = count - scored
     return scores + [scores[-1] * (behind - place) / (behind + 1) for place in range(behind)]
 
 
-def _below(value: float) -> float:
-    """Return a logit that float32 tells apart from ``value`` and that lies below it."""
-    return value - max(abs(value), 1.0) * (1.0 - _STEP)
+def _next_below(score: float) -> float:
+    """Return the highest score below another that float32 tells apart from it, and its logit from the other's."""
+    higher = logit(score)
+    lower = higher - max(abs(higher), 1.0) * (1.0 - _STEP)
+    return min(score * _STEP, to_unit(lower, ScoreSpace.LOGIT))
 
 
 def rank_changes(order: Sequence[int], k: int) -> int:

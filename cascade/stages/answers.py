@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final
@@ -45,12 +45,12 @@ def parse_json(body: bytes) -> Any:
 
 def items_with_scores(items: object, key: str) -> Iterable[tuple[object, object]]:
     """Yield (index, score) of a list of objects, score under ``key``. Raises InvalidAnswer for another shape."""
-    if isinstance(items, Mapping) and "error" in items:
+    if isinstance(items, dict) and "error" in items:
         raise InvalidAnswer(AnswerFault.ERROR_BODY)
     if not isinstance(items, list):
         raise InvalidAnswer(AnswerFault.WRONG_SHAPE)
     for item in items:
-        if not isinstance(item, Mapping) or "index" not in item or key not in item:
+        if not isinstance(item, dict) or "index" not in item or key not in item:
             raise InvalidAnswer(AnswerFault.WRONG_SHAPE)
         yield item["index"], item[key]
 
