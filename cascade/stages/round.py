@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -89,11 +89,11 @@ class Round:
         text = clip_to_tokens(piece.text, room, measured_tokens=given)
         if piece.last_try or not text or text.isspace() or len(text) == len(piece.text):
             return None
-        shorter = replace(_piece(piece.position, text, self.serializer), shortened=True, last_try=True)
+        shorter = _piece(piece.position, text, self.serializer)._replace(shortened=True, last_try=True)
         if self.serializer.owns_template:  # the server would cut the template's end
             return shorter
         most = max(1, room * 9 // 10)
-        return replace(shorter, clip_to=Clip(query=max(1, limit - PAIR_OVERHEAD_TOKENS - most), document=most))
+        return shorter._replace(clip_to=Clip(query=max(1, limit - PAIR_OVERHEAD_TOKENS - most), document=most))
 
     def result(self) -> StageScores:
         """Return the scores of a round whose every chunk has come back."""
@@ -168,7 +168,7 @@ def _whole_or_beginning(position: int, text: str, serializer: Serializer, most: 
     if room is not None:
         beginning = clip_to_tokens(beginning, max(1, room - estimate_tokens(serializer.document(""))))
     piece = _piece(position, beginning, serializer)
-    return replace(piece, shortened=True) if len(beginning) < len(text) else piece
+    return piece._replace(shortened=True) if len(beginning) < len(text) else piece
 
 
 def _piece(position: int, text: str, serializer: Serializer) -> Piece:
