@@ -365,6 +365,21 @@ def test_a_connection_is_kept_between_rounds(run: Run) -> None:
     run(play())
 
 
+def test_an_answer_that_was_compressed_on_the_way_is_read(run: Run) -> None:
+    """A proxy before the server may compress, as it is told it may: the scores are the same."""
+
+    async def play() -> None:
+        body = gzip.compress(b'[{"index":0,"score":1},{"index":1,"score":2}]')
+        packed = saying(OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body), keep=True)
+        async with raw_server(packed) as server, stage_at(f"http://127.0.0.1:{server.port}") as stage:
+            assert await score(stage) == (1.0, 2.0)
+            assert b"accept-encoding: gzip, deflate\r\n" in server.heads[0].lower()
+            assert await score(stage) == SCORES
+            assert server.connections == 1
+
+    run(play())
+
+
 def test_cookies_of_a_server_are_not_sent_back(run: Run) -> None:
     """No state of a load balancer or gateway sticks to the sidecar."""
 
