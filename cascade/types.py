@@ -9,12 +9,15 @@ from enum import StrEnum
 from cascade.text import Text
 
 __all__ = [
+    "Action",
     "Candidate",
     "Decision",
     "DegradedReason",
     "Dialect",
+    "Estimates",
     "Exclusion",
     "Fingerprint",
+    "QueryClass",
     "RankedCandidate",
     "Ranking",
     "Request",
@@ -43,6 +46,7 @@ class DegradedReason(StrEnum):
     STAGE_REFUSED = "stage_refused"
     STAGE_INVALID_ANSWER = "stage_invalid_answer"
     DEADLINE_TOO_SHORT = "deadline_too_short"
+    CALIBRATION_MISMATCH = "calibration_mismatch"
     INTERNAL_ERROR = "internal_error"
 
 
@@ -56,12 +60,33 @@ class Dialect(StrEnum):
     INFINITY = "infinity"
 
 
+class Action(StrEnum):
+    """What an escalation decided. The list is closed."""
+
+    NONE = "none"
+    STATIC = "static"
+    ACCEPT = "accept"
+    CLUSTER = "cluster"
+    QUERY = "query"
+    DIRECT = "direct"
+    SAFE = "safe"
+
+
 class ScoreSpace(StrEnum):
     """What a stage's raw scores are. It is declared by the release, never guessed from an answer."""
 
     LOGIT = "logit"
     PROBABILITY = "probability"
     COSINE = "cosine"
+
+
+class QueryClass(StrEnum):
+    """What kind of query it is, told from its text alone. The list is closed; reports are sliced by it."""
+
+    IDENTIFIER = "identifier"
+    SHORT_AMBIGUOUS = "short-ambiguous"
+    MULTI_PART = "multi-part"
+    OTHER = "other"
 
 
 class Exclusion(StrEnum):
@@ -177,11 +202,29 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimates:
+    """The calibrated summary of a first estimate: what `explain` and the records tell.
+
+    ``p_first`` is the highest p(1), ``margin`` and
+    ``entropy`` (nats) those of p(k), and ``expected_loss`` the share of discounted gain at k that the
+    small order is expected to lose. ``p_acceptable`` is None where the calibration does not estimate it.
+    """
+
+    k: int
+    p_first: float
+    margin: float
+    entropy: float
+    expected_loss: float
+    p_acceptable: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Everything that was decided for one request, without text.
 
     The log line, the metrics, the headers and ``explain`` derive from it. Indices are positions in
-    the request's candidates.
+    the request's candidates. ``depth_reason`` is a `DepthReason`, ``signals`` those that the release's
+    rules read, and ``misfit`` is why the calibration did not hold, where the safe mode decided.
     """
 
     id: str
@@ -192,7 +235,13 @@ class Decision:
     candidates: int
     top_n: int
     depth: int
+    depth_reason: str
+    action: Action
     escalated: tuple[int, ...]
+    estimates: Estimates | None
+    misfit: str | None
+    query_class: QueryClass | None
+    signals: Mapping[str, float]
     stage: StageName
     degraded: tuple[DegradedReason, ...]
     excluded: int

@@ -17,7 +17,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from evals.first_stage import Collection, FirstStage, load_collection
+from cascade.replay.collection import Collection, load_collection
+from cascade.replay.first_stage import FirstStage
 from evals.sidecar import running_sidecar
 
 _COLLECTION = Path(__file__).parent / "collections" / "lighthouse"

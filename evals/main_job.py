@@ -25,8 +25,10 @@ import numpy as np
 import yaml
 
 from cascade.metrics import ndcg, reciprocal_rank
+from cascade.replay.collection import Collection, load_collection
+from cascade.replay.first_stage import FirstStage
 from cascade.rollout.load import default_release_path
-from evals.first_stage import Collection, FirstStage, load_collection, shared_data
+from evals.first_stage import shared_data
 from evals.sidecar import running_sidecar
 
 __all__ = ["METRICS", "interval", "main", "measure", "summary", "variants"]

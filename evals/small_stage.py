@@ -30,11 +30,13 @@ import yaml
 from cascade.guard.deadline import Deadline
 from cascade.policy.merge import merge, order_by_score
 from cascade.policy.release import EmbeddingStage, OnnxStage, parse_release
+from cascade.replay.collection import load_collection
+from cascade.replay.first_stage import FirstStage
 from cascade.rollout.load import default_release_path
 from cascade.stages.embedding import EmbeddingReranker
 from cascade.stages.onnx import OnnxReranker
 from cascade.text import Text
-from evals.first_stage import FirstStage, load_collection, shared_data
+from evals.first_stage import shared_data
 from evals.main_job import METRICS, interval
 
 __all__ = ["lexical_scores", "main"]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import orjson
-from reference import configuration, metrics
+from reference import configuration, metrics, signals
 
 from cascade.server.openapi import openapi
 
@@ -20,6 +20,7 @@ def main() -> int:
         + b"\n",
         _ROOT / "docs" / "configuration.md": configuration().encode(),
         _ROOT / "docs" / "metrics.md": metrics().encode(),
+        _ROOT / "docs" / "signals.md": signals().encode(),
     }
     drifted = [path for path, text in made.items() if not path.is_file() or path.read_bytes() != text]
     if "--check" in sys.argv[1:]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from cascade.policy import depth_rules as depth
+from cascade.policy import escalation_rules as escalation
 from cascade.policy import release as model
 from cascade.server.settings import ENVIRONMENT_PREFIX, Settings
+from cascade.signals.catalogue import SIGNALS
 from cascade.telemetry.metrics import Metrics
 
-__all__ = ["configuration", "metrics"]
+__all__ = ["configuration", "metrics", "signals"]
 
 _HTTP = ("tei", "vllm", "infinity", "llamacpp", "sglang", "nim", "cohere", "jina", "voyage", "mixedbread")
 
@@ -32,16 +35,32 @@ def configuration() -> str:
         "## A release\n\n`${NAME}` in any string stands for an environment variable. A time not named by the caller, in "
         "`deadline_ms` or a header, is the release's `total_ms`.\n",
         _table(model.Release),
-        "### depth\n\nA bare integer, or:\n",
-        _table(model.Depth),
-        "### escalation\n\n`none`, or the top of the small order goes to the large stage:\n",
-        _table(model.StaticEscalation),
+        "### depth\n\nA bare integer means `fixed`. A depth of 0, or `skip`, scores nothing: first-stage order.\n",
+        *_kinds(depth.SkipDepth, depth.FixedDepth, depth.GreedyDepth, depth.SignalsDepth, depth.GainDepth),
+        "#### A rule of `signals`\n",
+        _table(depth.DepthRule),
+        "#### A condition\n",
+        _table(depth.Condition),
+        "#### A signal and a depth of `gain`\n\nWritten by fitting.\n",
+        _table(depth.GainSignal),
+        _table(depth.GainAtDepth),
+        "### escalation\n\n`none`, or:\n",
+        *_kinds(escalation.StaticEscalation, escalation.FusedEscalation, escalation.CalibratedEscalation),
+        "#### accept\n",
+        _table(escalation.Accept),
+        "#### direct\n",
+        _table(escalation.Direct),
+        "### history\n",
+        _table(depth.HistoryNumbers),
+        _table(depth.TenantDifficulty),
         "### budgets\n\nA stage ends at its own budget or `reserve_ms` before the deadline, whichever is sooner. A caller "
         "with a shorter deadline than `total_ms` shortens the small stage's budget by the same factor. A deadline of "
         "`reserve_ms` or less leaves no time for stages: the answer is first-stage order.\n",
         _table(model.Budgets),
         "### limits\n",
         _table(model.Limits),
+        "### evidence\n\nNot part of the policy digest. A digest is `sha256:` and that of the file's bytes.\n",
+        _table(model.Evidence),
         f"### stages: a server\n\nAdapters {', '.join(f'`{name}`' for name in _HTTP)}. Nothing declared here is sent to "
         "the server but `model`, `score_space` (as the request for raw scores) and `instruction`; what the server says of "
         "itself is in `/status`, and `cascade doctor` holds it against what is declared.\n",
@@ -66,6 +85,17 @@ def _table(cls: type[BaseModel], first: dict[str, str] | None = None) -> str:
     for name, info in cls.model_fields.items():
         rows.append(f"| `{name}` | {_type(info)} | {_default(info)} | {info.description or ''} |")
     return "\n".join(rows) + "\n"
+
+
+def _kinds(*models: type[BaseModel]) -> list[str]:
+    """Return each kind with its one sentence and its keys."""
+    parts = []
+    for one in models:
+        kind = get_args(one.model_fields["kind"].annotation)[0]
+        sentence = (one.__doc__ or "").strip().splitlines()[0]
+        parts.append(f"#### `{kind}`\n\n{sentence}\n")
+        parts.append(_table(one))
+    return parts
 
 
 def _default(info: FieldInfo) -> str:
@@ -98,24 +128,29 @@ def _bounds(info: FieldInfo) -> Iterator[str]:
 
 
 def _name(annotation: Any) -> str:
-    origin = get_origin(annotation)
+    origin, parts = get_origin(annotation), get_args(annotation)
     if origin is typing.Annotated:
-        return _name(get_args(annotation)[0])
+        return _name(parts[0])
     if origin is typing.Literal:
-        return " or ".join(f"`{value}`" for value in get_args(annotation))
+        return " or ".join(f"`{value}`" for value in parts)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_name(part) for part in get_args(annotation) if part is not type(None)))
+        return " or ".join(dict.fromkeys(_name(part) for part in parts if part is not type(None)))
+    if origin is tuple:
+        return f"list of {_name(parts[0])}"
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return " or ".join(f"`{member.value}`" for member in annotation)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "mapping"
-    return {str: "string", int: "integer", float: "number", bool: "boolean"}.get(annotation, _plain(annotation))
+    return _plain(annotation)
 
 
 def _plain(annotation: Any) -> str:
-    return (
-        "mapping" if get_origin(annotation) is dict else "path" if getattr(annotation, "__name__", "") == "Path" else ""
-    )
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping"
+    known = {str: "string", int: "integer", float: "number", bool: "boolean"}.get(annotation)
+    if known is not None:
+        return known
+    if get_origin(annotation) in (dict, Mapping):
+        return "mapping"
+    return "path" if getattr(annotation, "__name__", "") == "Path" else ""
 
 
 def metrics() -> str:
@@ -130,3 +165,26 @@ def metrics() -> str:
         "have closed sets of values. All are EXPERIMENTAL: names may change before 1.0.\n"
     )
     return "\n".join([head, *rows]) + "\n"
+
+
+def signals() -> str:
+    """Return docs/signals.md."""
+    rows = ["| signal | unit | range | formula | moves with | source |", "|---|---|---|---|---|---|"]
+    for one in SIGNALS:
+        cells = (
+            f"`{one.name}`",
+            one.unit,
+            f"{one.least:g} to {one.most:g}",
+            one.formula,
+            ", ".join(sorted(one.moves_with)) or "nothing",
+            one.source,
+        )
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return (
+        "# Signals\n\nGenerated from the code (`scripts/generate.py`). What the rules of `depth` and `direct` may read of a "
+        "query before any model has run. `<channel>` is a first-stage channel of the request (a key of `first_stage`, or "
+        "of a native candidate's `scores`), `<a>.<b>` a pair of them in name order. A signal whose inputs are missing has no value, and a condition "
+        "on it never holds. Conditions may also ask for `query_class` (identifier, short-ambiguous, multi-part, other) "
+        "and `script`. *Moves with* says what changes the value without changing an order or a gap: a constant added to "
+        "a channel's scores (shift), all of them multiplied (scale).\n\n" + "\n".join(rows) + "\n"
+    )

@@ -27,6 +27,7 @@ from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
 from cascade.types import DegradedReason, Ranking, StageCost, StageName, StageScores
+from tests.escalated import CALIBRATION, REORDERING, Escalated, Query, escalate, rule
 from tests.scenario import STAGE_ERRORS, Played, Scenario, Script, expected_order, play, release_data, scenarios
 from tests.telemetry.captured import captured_log
 
@@ -406,6 +407,135 @@ def test_inv9_ties_keep_first_stage_order(scenario: Scenario) -> None:
     for name in StageName:
         block = [item.index for item in played.ranking.results if item.stage is name]
         assert block == sorted(block)
+
+
+def _eighths(*, missing: bool) -> st.SearchStrategy[float | None]:
+    numbers = st.integers(-40, 40).map(lambda number: number / 8)
+    return st.none() | numbers if missing else numbers
+
+
+@st.composite
+def _calibrated(draw: st.DrawFn) -> tuple[Query, dict[str, Any]]:
+    """Draw a query whose scores are exact and often tied, and a calibrated escalation of one or two rounds."""
+    count = draw(st.integers(2, 14))
+
+    def column(*, missing: bool) -> list[float | None]:
+        return draw(st.lists(_eighths(missing=missing), min_size=count, max_size=count))
+
+    drawn = {
+        "price_per_pair": draw(st.sampled_from((1e-5, 1e-3, 0.01, 0.05))),
+        "rounds": draw(st.integers(1, 2)),
+        "chunk": draw(st.integers(1, 4)),
+        "first_round_factor": draw(st.sampled_from((1.0, 8.0, 1e6))),
+        "max_share": draw(st.sampled_from((0.4, 1.0))),
+        "k": draw(st.sampled_from((10, 3, 1))),
+        "final_order": draw(st.sampled_from(("large", "fitted"))),
+    }
+    if draw(st.booleans()):
+        drawn["accept"] = {"expected_loss_at_most": 0.3}
+    return Query(column(missing=True), column(missing=True), column(missing=True)), rule(REORDERING, **drawn)
+
+
+def _shifted(scores: Sequence[float | None], constant: int) -> list[float | None]:
+    return [None if score is None else score + constant for score in scores]
+
+
+def _decided(played: Escalated) -> tuple[Any, ...]:
+    decision = played.ranking.decision
+    sent = tuple(tuple(call) for call in played.sent)
+    return (
+        played.order,
+        decision.action,
+        decision.escalated,
+        sent,
+        decision.estimates,
+        decision.misfit,
+        decision.degraded,
+    )
+
+
+@_PROPERTY
+@given(_calibrated(), st.integers(-64, 64), st.integers(-64, 64), st.integers(-64, 64))
+def test_inv8_a_constant_added_to_raw_scores_changes_no_calibrated_decision(
+    drawn: tuple[Query, dict[str, Any]], to_small: int, to_large: int, to_channel: int
+) -> None:
+    """Shifting a stage's raw scores, or a channel's, changes neither what is sent, in which rounds, nor the order.
+
+    Whatever the final order is.
+    """
+    query, escalation = drawn
+    shifted = Query(_shifted(query.small, to_small), _shifted(query.large, to_large), _shifted(query.bm25, to_channel))
+    before, after = (escalate(each, escalation, REORDERING) for each in (query, shifted))
+    assert _decided(after) == _decided(before)
+
+
+@_PROPERTY
+@given(_calibrated(), st.sampled_from((0.125, 8.0, 1024.0)))
+def test_inv3_stretching_the_small_scores_changes_no_calibrated_decision(
+    drawn: tuple[Query, dict[str, Any]], factor: float
+) -> None:
+    """The scale of the small stage is not compared with anything."""
+    query, escalation = drawn
+    stretched = replace(query, small=[None if score is None else score * factor for score in query.small])
+    before, after = (escalate(each, escalation, REORDERING) for each in (query, stretched))
+    assert _decided(after) == _decided(before)
+
+
+@_PROPERTY
+@given(_calibrated())
+def test_inv1_inv3_a_calibrated_answer_is_a_permutation_with_the_large_block_on_top(
+    drawn: tuple[Query, dict[str, Any]],
+) -> None:
+    """Every candidate once: what the large stage scored, the small order, and first-stage order behind them.
+
+    The action says which part was sent.
+    """
+    query, escalation = drawn
+    played = escalate(query, {**escalation, "final_order": "large"}, REORDERING)
+    decision = played.ranking.decision
+    count = len(query.small)
+    block = {place for place in decision.escalated if query.large[place] is not None}
+
+    def place_of(place: int) -> tuple[int, float]:
+        small, large = query.small[place], query.large[place]
+        if place in block:
+            return 0, -(large or 0.0)
+        return (1, -small) if small is not None else (2, 0.0)
+
+    assert played.order == sorted(range(count), key=place_of)
+    assert sorted(place for call in played.sent for place in call) == sorted(decision.escalated)
+    assert len(set(decision.escalated)) == len(decision.escalated)
+    assert played.faults == []
+    match decision.action:
+        case "accept":
+            assert not decision.escalated
+        case "query":
+            assert len(decision.escalated) == count
+        case "cluster":
+            assert 0 < len(decision.escalated) < count
+        case "safe":
+            assert decision.misfit is not None
+        case other:
+            raise AssertionError(other)
+    assert len(decision.escalated) <= escalation["max_share"] * count + 1e-9
+
+
+@_PROPERTY
+@given(st.integers(2, 14), st.sampled_from((1e-5, 0.01)), st.integers(1, 2))
+def test_inv9_ties_of_a_calibrated_release_keep_first_stage_order(count: int, price: float, rounds: int) -> None:
+    """Where every scorer finds all candidates alike, the block, what follows it and the tail are as they came."""
+    flat = Query([1.0] * count, [2.0] * count, [3.0] * count)
+    played = escalate(flat, rule(price_per_pair=price, rounds=rounds, chunk=2, max_share=0.6), CALIBRATION)
+    block = [item.index for item in played.ranking.results if item.stage is StageName.LARGE]
+    assert block == list(range(len(block)))
+    assert played.order == list(range(count))
+
+
+@_PROPERTY
+@given(_calibrated())
+def test_inv9_a_calibrated_decision_is_repeated_exactly(drawn: tuple[Query, dict[str, Any]]) -> None:
+    """Same input, release, rounds and scores: the same answer in every field."""
+    assert escalate(*drawn, REORDERING).ranking == escalate(*drawn, REORDERING).ranking
 
 
 @pytest.mark.parametrize("name", ["total_ms", "small_ms", "large_ms", "reserve_ms"])

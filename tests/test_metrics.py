@@ -9,7 +9,7 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cascade.metrics import ndcg, reciprocal_rank
+from cascade.metrics import Gain, gains_of, hit, ndcg, recall, reciprocal_rank
 
 _DOCUMENTS = [f"d{number}" for number in range(12)]
 _CUTS = (1, 3, 5, 10, 100)
@@ -46,6 +46,33 @@ def test_reciprocal_rank_is_trec_evals_recip_rank(judged: tuple[list[str], dict[
     ranked, grades = judged
     measured = _trec_eval(ranked, grades, {"recip_rank"}, least)
     assert reciprocal_rank(ranked, grades, least) == pytest.approx(measured["recip_rank"], abs=1e-12)
+
+
+@given(_judged_rankings())
+def test_exponential_gain_is_trec_evals_ndcg_of_those_gains(judged: tuple[list[str], dict[str, int]]) -> None:
+    """With exponential gain, nDCG equals trec_eval's on judgements whose grades are the gains."""
+    ranked, grades = judged
+    gains = {document: 2 ** max(0, grade) - 1 for document, grade in grades.items()}
+    measured = _trec_eval(ranked, gains, {"ndcg_cut." + ",".join(map(str, _CUTS))})
+    for k in _CUTS:
+        assert ndcg(ranked, grades, k, Gain.EXPONENTIAL) == pytest.approx(measured[f"ndcg_cut_{k}"], abs=1e-12)
+
+
+@given(_judged_rankings(), st.integers(1, 4))
+def test_recall_and_hit_are_trec_evals_recall_and_success(judged: tuple[list[str], dict[str, int]], least: int) -> None:
+    """On lists without ties, recall and hit at every cut and level of relevance equal trec_eval's."""
+    ranked, grades = judged
+    cuts = ",".join(map(str, _CUTS))
+    measured = _trec_eval(ranked, grades, {f"recall.{cuts}", f"success.{cuts}"}, least)
+    for k in _CUTS:
+        assert recall(ranked, grades, k, least) == pytest.approx(measured[f"recall_{k}"], abs=1e-12)
+        assert hit(ranked, grades, k, least) == measured[f"success_{k}"]
+
+
+def test_gains_of_grades_below_one_are_nought() -> None:
+    """Unjudged (-1) and irrelevant (0) gain nothing; others gain the grade, or 2^grade - 1."""
+    assert gains_of([-1, 0, 1, 3], Gain.LINEAR).tolist() == [0.0, 0.0, 1.0, 3.0]
+    assert gains_of([-1, 0, 1, 3], Gain.EXPONENTIAL).tolist() == [0.0, 0.0, 1.0, 7.0]
 
 
 @given(_judged_rankings(), st.integers(1, 12))
@@ -94,3 +121,15 @@ def test_reciprocal_rank_is_that_of_the_first_good_enough_document(
 ) -> None:
     """The first document of at least the grade asked for counts; without one it is 0."""
     assert reciprocal_rank(ranked, {"b": 1, "c": 2}, least) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("k", "expected"), [(None, 0.5), (2, 0.5), (1, 0.0), (0, 0.0)])
+def test_reciprocal_rank_at_k_counts_the_first_k_only(k: int | None, expected: float) -> None:
+    """Behind the cut a relevant document is not seen; without a cut the whole list counts."""
+    assert reciprocal_rank(["a", "b"], {"b": 1}, k=k) == expected
+
+
+def test_recall_and_hit_of_a_query_without_relevant_documents_are_zero() -> None:
+    """There is nothing to find."""
+    assert recall(["a"], {"a": 0}, 10) == 0.0
+    assert hit(["a"], {"a": 0}, 10) == 0.0

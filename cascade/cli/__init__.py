@@ -7,7 +7,8 @@ import sys
 import typer
 
 from cascade import __version__
-from cascade.cli import config, doctor, example, rerank, serve
+from cascade.cli import calibrate, collect, config, doctor, example, release, rerank, serve
+from cascade.cli.eval import evaluate_tables
 from cascade.errors import CascadeError
 
 __all__ = ["app", "main"]
@@ -17,9 +18,13 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.command("rerank")(rerank.rerank)
+app.command("collect")(collect.collect)
+app.command("calibrate")(calibrate.calibrate)
+app.command("eval")(evaluate_tables)
 app.command("doctor")(doctor.doctor)
 config.app.command("example")(example.example)
 app.add_typer(config.app, name="config")
+app.add_typer(release.app, name="release")
 
 
 @app.callback(invoke_without_command=True)

@@ -14,7 +14,7 @@ from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
 from cascade.errors import ConfigError
 from cascade.policy.release import EmbeddingStage, OnnxStage
 from cascade.rollout.load import variables_of
-from cascade.server.lifecycle import query_hash, read_release
+from cascade.server.lifecycle import query_hash, read_bundle, read_release
 from cascade.stages.build import build_stages
 from cascade.stages.onnx_model import worker_pool
 from cascade.stages.weights import find_model
@@ -28,7 +28,8 @@ app = typer.Typer(no_args_is_help=True, help="Check and show settings and the re
 def validate(release: ReleaseFile = None, config: ConfigFile = None) -> None:
     """Check settings, release, credentials, CA bundles, libraries and weights; print the release or what is wrong."""
     settings = settings_from(config, release=release)
-    loaded = read_release(settings)
+    bundle = read_bundle(settings)
+    loaded = bundle.loaded
     query_hash(settings.query_hash_key_file)
     pool = worker_pool(1)
     build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=os.environ)
@@ -37,6 +38,8 @@ def validate(release: ReleaseFile = None, config: ConfigFile = None) -> None:
         if isinstance(spec, OnnxStage | EmbeddingStage):
             _check_libraries()
             find_model(spec.weights)
+    if bundle.fault is not None:
+        typer.echo(f"cascade: the safe mode would serve: {bundle.fault}", err=True)
     typer.echo(f"valid: release {loaded.release.release}, {loaded.digest}")
 
 

@@ -22,18 +22,19 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from cascade.errors import ConfigError
+from cascade.policy.depth_rules import DepthSpec, HistoryNumbers
+from cascade.policy.escalation_rules import CalibratedEscalation, EscalationSpec, FusedEscalation, NoEscalation
 from cascade.types import ScoreSpace
 
 __all__ = [
     "ApiStage",
     "Auth",
     "Budgets",
-    "Depth",
     "EmbeddingStage",
+    "Evidence",
     "HostedStage",
     "HttpStage",
     "Limits",
-    "NoEscalation",
     "OnePair",
     "OnnxStage",
     "Pooling",
@@ -41,7 +42,6 @@ __all__ = [
     "StageBase",
     "StageSpec",
     "Stages",
-    "StaticEscalation",
     "TeiStage",
     "TokenBudget",
     "VllmStage",
@@ -51,6 +51,7 @@ __all__ = [
     "release_digest",
 ]
 
+Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
 _EVIDENCE_KEYS = frozenset({"release", "evidence"})
 
 
@@ -230,34 +231,6 @@ class Stages(_Frozen):
     large: StageSpec | None = None
 
 
-class Depth(_Frozen):
-    """Score the same number of candidates for every query. A bare integer means this."""
-
-    kind: Literal["fixed"] = "fixed"
-    depth: int = Field(ge=0, description="How many of the first candidates are scored; 0 scores none")
-
-
-class NoEscalation(_Frozen):
-    """Send nothing to the large stage."""
-
-    kind: Literal["none"] = "none"
-
-
-class StaticEscalation(_Frozen):
-    """Send the top ``top_m`` of the small order to the large stage."""
-
-    kind: Literal["static"]
-    top_m: int = Field(ge=0, description="How many of the small order's first go to the large stage, within depth")
-
-
-def _depth(value: object) -> object:
-    return {"kind": "fixed", "depth": value} if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _escalation(value: object) -> object:
-    return {"kind": "none"} if value == "none" else value
-
-
 class Budgets(_Frozen):
     """Split the time of a request, in milliseconds.
 
@@ -283,27 +256,59 @@ class Limits(_Frozen):
     max_documents: int = Field(default=2048, ge=1, description="Candidates accepted; more are refused")
 
 
+def _probe(value: object) -> object:
+    return "off" if value is False else value  # YAML reads a bare off so
+
+
+class Evidence(_Frozen):
+    """What was measured of a release, by digest of the file. It is no part of the policy digest."""
+
+    certificate: Digest | None = Field(default=None, description="Digest of the certificate of its quality")
+    report: Digest | None = Field(default=None, description="Digest of the report of its evaluation")
+
+
 class Release(_Frozen):
     """One release: the whole behaviour of the sidecar, under one name."""
 
     release: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Its name, in headers and logs")
+    mode: Literal["cascade", "observe"] = Field(
+        default="cascade",
+        description="`observe`: the large stage scores every candidate as before, the small one beside the answer, and "
+        "records hold both and what the release would have decided",
+    )
     stages: Stages = Field(description="`small` and `large`, each a stage; either may be left out")
-    depth: Annotated[Depth, BeforeValidator(_depth)] = Field(description="How many candidates the small stage scores")
-    escalation: Annotated[
-        Annotated[NoEscalation | StaticEscalation, Discriminator("kind")], BeforeValidator(_escalation)
-    ] = Field(description="What the large stage scores")
+    depth: DepthSpec = Field(description="How many candidates the small stage scores: a number, or a kind")
+    escalation: EscalationSpec = Field(description="What the large stage scores: none, or a kind")
+    history: HistoryNumbers | None = Field(
+        default=None, description="How hard queries were by class and tenant, for the signal `history.difficulty`"
+    )
     budgets: Budgets = Field(description="How the time of a request is split")
     limits: Limits = Field(default=Limits(), description="What one request may ask for")
     fallback: Literal["original-order", "error"] = Field(
         default="original-order", description="What a degraded answer is: an order with status 200, or an error 503"
     )
+    probe: Annotated[Literal["off", "warn", "enforce"], BeforeValidator(_probe)] = Field(
+        default="warn",
+        description="Known pairs at start: not scored, told of in the log, or not ready before they are scored right",
+    )
+    evidence: Evidence | None = Field(default=None, description="Digests of what was measured of it")
+
+    @property
+    def calibration(self) -> str | None:
+        """Return the digest of the calibration that the escalation reads, None where it reads none."""
+        rule = self.escalation
+        return rule.calibration if isinstance(rule, FusedEscalation | CalibratedEscalation) else None
 
     @model_validator(mode="after")
     def _stages_fit(self) -> Self:
         if self.stages.large is None and not isinstance(self.escalation, NoEscalation):
             raise ValueError("escalation needs a large stage; without one it is none")
-        if self.stages.large is not None and isinstance(self.escalation, NoEscalation):
+        if self.mode == "observe" and (self.stages.small is None or self.stages.large is None):
+            raise ValueError("mode observe scores with a small and a large stage; name both")
+        if self.mode == "cascade" and self.stages.large is not None and isinstance(self.escalation, NoEscalation):
             raise ValueError("a large stage that nothing escalates to; leave it out")
+        if self.stages.small is None and isinstance(self.escalation, FusedEscalation | CalibratedEscalation):
+            raise ValueError(f"escalation {self.escalation.kind} reads small scores; it needs a small stage")
         return self
 
 

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 from cascade.errors import ConfigError
 from cascade.policy.release import Release, parse_release, policy_digest, release_digest
-from cascade.rollout.strict_yaml import read_mapping
+from cascade.rollout.source import Source, open_source
+from cascade.rollout.strict_yaml import parse_mapping
+from cascade.rollout.supplied import supplied_folder
 
-__all__ = ["LoadedRelease", "default_release_path", "load_release", "packaged_releases", "variables_of"]
+__all__ = [
+    "UNSET",
+    "LoadedRelease",
+    "default_release_path",
+    "load_release",
+    "offline",
+    "packaged_releases",
+    "release_from",
+    "variables_of",
+]
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _DEFAULT: Final = "default"
+UNSET: Final = "http://unset.invalid"
+"""What stands for a variable that is not set where no server is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +47,7 @@ class LoadedRelease:
 
 def packaged_releases() -> dict[str, Path]:
     """Return the releases that ship with the package, by name: beside the code, or policies/ in a checkout."""
-    packaged = Path(str(resources.files("cascade"))) / "_policies"
-    folder = packaged if packaged.is_dir() else Path(__file__).parents[2] / "policies"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: path for path in sorted(supplied_folder("policies").glob("*.yaml"))}
 
 
 def default_release_path() -> Path:
@@ -45,20 +56,30 @@ def default_release_path() -> Path:
 
 
 def load_release(path: Path, environment: Mapping[str, str]) -> LoadedRelease:
-    """Read, expand and check the release at ``path``.
+    """Read, expand and check the release at ``path``: a YAML file, or a bundle as a folder or a tar.
 
     ``${NAME}`` in any string value stands for an environment variable. Raises ConfigError for a file
     that cannot be read, a duplicate or unknown key, a missing variable or a value out of range; the
-    message never holds a variable's value.
+    message never holds a variable's value. Artefacts that it names are not looked at.
     """
+    return release_from(open_source(path), environment)
+
+
+def release_from(source: Source, environment: Mapping[str, str]) -> LoadedRelease:
+    """Expand and check the release of an open source. Raises ConfigError as `load_release` does."""
     try:
-        written = read_mapping(path)
+        written = parse_mapping(source.text)
         release = parse_release(_expand(written, environment))
         return LoadedRelease(release, release_digest(written), policy_digest(written), written)
     except ConfigError as error:
-        raise ConfigError(f"release {path}: {error}") from None
+        raise ConfigError(f"release {source.path}: {error}") from None
     except TypeError:
-        raise ConfigError(f"release {path}: only plain YAML values are allowed") from None
+        raise ConfigError(f"release {source.path}: only plain YAML values are allowed") from None
+
+
+def offline(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return an environment in which every variable is set, to look at a release without calling its servers."""
+    return defaultdict(lambda: UNSET, environment)
 
 
 def variables_of(value: Any) -> set[str]:

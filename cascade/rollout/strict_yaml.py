@@ -10,7 +10,7 @@ import yaml
 
 from cascade.errors import ConfigError
 
-__all__ = ["read_mapping"]
+__all__ = ["parse_mapping", "read_mapping"]
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -41,8 +41,17 @@ class _StrictLoader(yaml.SafeLoader):
 def read_mapping(path: Path) -> dict[str, Any]:
     """Return the one mapping that a file in UTF-8 holds. Raises ConfigError naming the line, never a value."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {type(error).__name__}") from None
+    return parse_mapping(data)
+
+
+def parse_mapping(data: bytes) -> dict[str, Any]:
+    """Return the one mapping that a text in UTF-8 holds. Raises ConfigError naming the line, never a value."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
         raise ConfigError(f"cannot be read: {type(error).__name__}") from None
     try:
         values = yaml.load(text, _StrictLoader)  # noqa: S506 - a SafeLoader

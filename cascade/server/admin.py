@@ -52,6 +52,12 @@ def status(service: Service) -> dict[str, Any]:
         "release": service.pipeline.release.release,
         "digest": service.digest,
         "policy_digest": service.policy_digest,
+        "calibration": {
+            "digest": service.calibration.digest,
+            "state": service.calibration.state,
+            "reasons": service.calibration.reasons,
+            "uncompared": list(service.calibration.uncompared),
+        },
         "stages": {
             str(name): {
                 "declared": asdict(stage.fingerprint),

@@ -14,7 +14,7 @@ _MEANT: Final = (
     "truncate", "truncation", "truncation_direction", "truncation_side", "truncate_prompt_tokens",
     "max_tokens_per_doc", "max_tokens_per_query", "max_chunks_per_doc", "overlap_tokens", "padding", "rank_fields",
     "relevant_spans", "rewrite_query", "priority", "model", "user", "request_id", "cache_salt", "encoding_format",
-    "deadline_ms", "tenant", "fail_closed", "explain",
+    "deadline_ms", "tenant", "fail_closed", "explain", "first_stage",
 )  # fmt: skip
 _MISSPELT: Final = (
     "topn", "topN", "topk", "topK", "top", "instructions", "is_truncated", "truncated", "raw_score", "rawScores",

@@ -54,7 +54,10 @@ async def rerank_parsed(pipeline: Pipeline, parsed: Parsed, arrived: float | Non
 
 
 def _join(decisions: Sequence[Decision], positions: Sequence[Sequence[int]]) -> Decision:
-    """Return one decision that tells of all: the first one's id, the weakest stage, every reason, sums and maxima."""
+    """Return one decision that tells of all: the first one's id, the weakest stage, every reason, sums and maxima.
+
+    Signals, estimates and action are the first one's; ``misfit`` is the first that there is.
+    """
     first = decisions[0]
     return replace(
         first,
@@ -64,6 +67,7 @@ def _join(decisions: Sequence[Decision], positions: Sequence[Sequence[int]]) -> 
         escalated=tuple(
             place[index] for each, place in zip(decisions, positions, strict=True) for index in each.escalated
         ),
+        misfit=next((each.misfit for each in decisions if each.misfit is not None), None),
         stage=max((each.stage for each in decisions), key=_STRENGTH.index),
         degraded=tuple(dict.fromkeys(reason for each in decisions for reason in each.degraded)),
         excluded=sum(each.excluded for each in decisions),

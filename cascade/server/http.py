@@ -39,6 +39,8 @@ _FAIL_CLOSED_HEADER: Final = "x-cascade-fail-closed"
 _SWITCH: Final = {"1": True, "true": True, "0": False, "false": False}
 _RULES: Final = {"model_type": "Input should be an object"}
 """Rules that pydantic words with the name of a class."""
+_KEY: Final = "[key]"
+"""What pydantic puts behind the name of a key that breaks a rule itself."""
 MOST_DEADLINE_MS: Final = 600_000
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -69,7 +71,7 @@ def validate(model: type[Model], body: Any) -> Model:
         return model.model_validate(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    name = ".".join(plain_name(part) for part in first["loc"]) or "body"
+    name = ".".join(plain_name(part) for part in first["loc"] if part != _KEY) or "body"
     fault = RequestFault.EMPTY if first["type"] == "too_short" else RequestFault.SCHEMA
     raise RequestError(fault, name, _RULES.get(first["type"], first["msg"]))
 

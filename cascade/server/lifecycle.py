@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,27 +20,37 @@ from typing import Any, BinaryIO
 import uvicorn
 from starlette.types import ASGIApp
 
+from cascade.calibration.calibrated import Calibration
 from cascade.errors import ConfigError
 from cascade.pipeline import Pipeline
+from cascade.rollout.bundle import Bundle, load_bundle
 from cascade.rollout.load import LoadedRelease, default_release_path, load_release
 from cascade.server.admin import admin_app
 from cascade.server.app import public_app
+from cascade.server.calibration_use import calibration_use
 from cascade.server.connections import BoundedHead
 from cascade.server.probing import probe_stages
+from cascade.server.recording import open_recording
 from cascade.server.service import Service
 from cascade.server.settings import Settings
+from cascade.server.watching import settle, watch_stages
 from cascade.stages.build import build_stages
 from cascade.stages.onnx_model import worker_pool
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.logs import configure_logging, note
 from cascade.telemetry.metrics import Metrics
 
-__all__ = ["open_service", "query_hash", "read_release", "serve"]
+__all__ = ["open_service", "query_hash", "read_bundle", "read_release", "serve"]
 
 
 def read_release(settings: Settings, environment: Mapping[str, str] = os.environ) -> LoadedRelease:
     """Load the release that settings name, else the packaged default. Raises ConfigError."""
     return load_release(settings.release or default_release_path(), environment)
+
+
+def read_bundle(settings: Settings, environment: Mapping[str, str] = os.environ) -> Bundle:
+    """Load the release that settings name, else the packaged default, with its calibration. Raises ConfigError."""
+    return load_bundle(settings.release or default_release_path(), environment)
 
 
 @contextlib.asynccontextmanager
@@ -54,21 +64,30 @@ async def open_service(settings: Settings, environment: Mapping[str, str] = os.e
 @contextlib.asynccontextmanager
 async def _built_service(settings: Settings, environment: Mapping[str, str] = os.environ) -> AsyncIterator[Service]:
     """Load the release and build its stages without starting them."""
-    loaded = read_release(settings, environment)
+    bundle = read_bundle(settings, environment)
+    loaded = bundle.loaded
     hash_query = query_hash(settings.query_hash_key_file)
     metrics = Metrics()
     metrics.activate(loaded.release.release, loaded.digest)
     faults = Faults(metrics, time.monotonic)
     pool = worker_pool(settings.embedded_threads)
     stages = build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=environment, count_fault=faults)
-    pipeline = Pipeline(
-        loaded.release,
-        stages,
-        clock=time.monotonic,
-        new_id=lambda: uuid.uuid4().hex,
-        hash_query=hash_query,
-        count_fault=faults,
-    )
+    recording = open_recording(settings, loaded, stages, hash_text=hash_query, metrics=metrics, faults=faults)
+
+    def make(calibration: Calibration | None) -> Pipeline:
+        return Pipeline(
+            loaded.release,
+            stages,
+            calibration=calibration,
+            clock=time.monotonic,
+            new_id=lambda: uuid.uuid4().hex,
+            hash_query=hash_query,
+            count_fault=faults,
+            recorder=None if recording is None else recording.recorder,
+            beside=None if recording is None else recording.beside,
+        )
+
+    pipeline, use = calibration_use(bundle, make)
     try:
         yield Service(
             pipeline=pipeline,
@@ -80,15 +99,20 @@ async def _built_service(settings: Settings, environment: Mapping[str, str] = os
             max_body_bytes=settings.max_body_bytes,
             body_seconds=settings.body_seconds,
             rerank_dialect=settings.rerank_dialect,
+            records=recording is not None,
+            calibration=use,
         )
     finally:
+        if recording is not None:
+            await recording.aclose()
         await asyncio.gather(*(stage.aclose() for stage in stages.values()), return_exceptions=True)
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 async def _start_stages(service: Service) -> None:
-    """Start every stage. Raises ConfigError."""
+    """Start every stage, and settle whether the calibration decides. Raises ConfigError."""
     await asyncio.gather(*(stage.start() for stage in service.pipeline.stages.values()))
+    settle(service)
     service.started = True
 
 
@@ -147,12 +171,12 @@ async def _serve(settings: Settings) -> None:
         _listen("admin_port", settings.admin_host, settings.admin_port) as admin_socket,
     ):
         async with _built_service(settings) as service:
-            await _run(service, settings.drain_seconds, public_socket, admin_socket, stopping)
+            await _run(service, settings, public_socket, admin_socket, stopping)
 
 
 async def _run(
     service: Service,
-    drain_seconds: float,
+    settings: Settings,
     public_socket: socket.socket,
     admin_socket: socket.socket,
     stopping: asyncio.Event,
@@ -173,15 +197,18 @@ async def _run(
             starting.result()
             gc.collect()
             gc.freeze()  # looking through all that was loaded stops the loop for 40 ms, again and again under load
-            service.ready = True
-            _announce(service, public_socket, admin_socket)
-            background.append(asyncio.create_task(probe_stages(service), name="probes of the stages"))
+            looking = watch_stages(service, settings.fingerprint_seconds)
+            background.append(asyncio.create_task(looking, name="looks at the stages"))
+            await _probed(service, background, [stop, *listeners])
+            if not stop.done():
+                service.ready = True
+                _announce(service, public_socket, admin_socket)
             await asyncio.wait([stop, *listeners], return_when=asyncio.FIRST_COMPLETED)
             service.ready = False
         if stop.done():
-            note("info", "stopping", drain_seconds=drain_seconds)
+            note("info", "stopping", drain_seconds=settings.drain_seconds)
         if stop.done() and service.started:
-            await asyncio.sleep(drain_seconds)
+            await asyncio.sleep(settings.drain_seconds)
     finally:
         service.ready = False
         gc.unfreeze()
@@ -194,6 +221,18 @@ async def _run(
         await asyncio.gather(*listeners)
 
 
+async def _probed(service: Service, background: list[asyncio.Task[Any]], ends: Sequence[asyncio.Task[Any]]) -> None:
+    """Begin to probe as the release says, and where readiness hangs on it wait for every stage, or for an end."""
+    rule = service.pipeline.release.probe
+    if rule == "off":
+        return
+    probing = asyncio.create_task(probe_stages(service), name="probes of the stages")
+    background.append(probing)
+    if rule == "enforce":
+        note("info", "not ready before every stage scores known pairs right")
+        await asyncio.wait([probing, *ends], return_when=asyncio.FIRST_COMPLETED)
+
+
 def _announce(service: Service, public: socket.socket, admin: socket.socket) -> None:
     note(
         "info",
@@ -203,6 +242,8 @@ def _announce(service: Service, public: socket.socket, admin: socket.socket) -> 
         public=_address(public),
         admin=_address(admin),
     )
+    if service.pipeline.release.mode == "observe" and not service.records:
+        note("warning", "mode observe keeps nothing: record_file is not set")
     for name, stage in service.pipeline.stages.items():
         if stage.unusable is not None:
             note("error", "stage unusable", stage=name, code=stage.unusable)

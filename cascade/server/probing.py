@@ -1,4 +1,7 @@
-"""Probe the stages once they are there, and tell what is odd. No stage is shut out for it."""
+"""Probe the stages once they are there, and tell what is odd. No stage is shut out for it.
+
+Where the release's ``probe`` is ``enforce``, readiness waits for it.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,24 @@ _LONGEST_WAIT_SECONDS: Final = 60.0
 
 
 async def probe_stages(service: Service) -> None:
-    """Probe every stage of a service until it answers; findings are in the log and in ``service.probes``."""
+    """Probe every stage of a service until it answers, or where probes are enforced until it answers right.
+
+    Findings are in the log and in ``service.probes``.
+    """
     async with asyncio.TaskGroup() as group:
         for name in service.pipeline.stages:
             group.create_task(_probe(service, name))
 
 
 async def _probe(service: Service, name: StageName) -> None:
+    enforced = service.pipeline.release.probe == "enforce"
     wait_s = 1.0
     while True:
         deadline = Deadline.after_ms(_PROBE_MS, service.clock)
         found = service.probes[name] = await probe(service.pipeline.stages[name], deadline)
         if found.verdict is not Verdict.OK:
             note("warning", "stage probe", stage=name, verdict=found.verdict, code=found.code)
-        if found.verdict is not Verdict.FAILED:
+        if found.verdict is Verdict.OK or (found.verdict is not Verdict.FAILED and not enforced):
             break
         await asyncio.sleep(wait_s)
         wait_s = min(_LONGEST_WAIT_SECONDS, wait_s * 2)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from cascade.guard.deadline import Clock
 from cascade.pipeline import Pipeline
+from cascade.server.calibration_use import CalibrationUse
 from cascade.stages.probe import Probe
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
@@ -22,8 +23,10 @@ RerankDialect = Literal["vllm", "infinity"]
 class Service:
     """What the listeners share.
 
+    ``pipeline`` is the one that decides from now on; a request is decided by the one it began with.
     ``started`` is true from when every stage has started: until then no request is answered.
     ``ready`` is what readiness says: it is false also while stopping, when requests are still answered.
+    ``records`` tells whether decisions are recorded.
     """
 
     pipeline: Pipeline
@@ -37,4 +40,6 @@ class Service:
     rerank_dialect: RerankDialect = "vllm"
     started: bool = False
     ready: bool = False
+    records: bool = False
     probes: dict[StageName, Probe] = field(default_factory=dict)
+    calibration: CalibrationUse = field(default_factory=CalibrationUse)

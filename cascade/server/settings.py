@@ -18,7 +18,7 @@ ENVIRONMENT_PREFIX: Final = "CASCADE__"
 """Two underscores: an orchestrator that announces a service named cascade sets CASCADE_PORT and the like."""
 
 
-_PATHS: Final = ("release", "log_file", "query_hash_key_file")
+_PATHS: Final = ("release", "log_file", "query_hash_key_file", "record_file")
 
 
 class Settings(BaseModel):
@@ -30,7 +30,7 @@ class Settings(BaseModel):
     port: int = Field(default=8787, ge=0, le=65535, description="Port of the public listener; 0 picks a free one")
     admin_host: str = Field(default="127.0.0.1", min_length=1, description="Address of the admin listener")
     admin_port: int = Field(default=8788, ge=0, le=65535, description="Port of the admin listener; 0 picks one")
-    release: Path | None = Field(default=None, description="Release file; unset means the packaged default")
+    release: Path | None = Field(default=None, description="Release in YAML, or a bundle: folder or .tar")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged")
     log_file: Path | None = Field(default=None, description="File that log lines are appended to; unset: stderr")
     max_body_bytes: int = Field(default=8_000_000, ge=1024, description="Largest request body")
@@ -49,8 +49,30 @@ class Settings(BaseModel):
     embedded_threads: int | None = Field(
         default=None, ge=1, description="Threads for embedded stages; unset: one for each core this process may use"
     )
+    fingerprint_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        le=86_400,
+        description="Time between two looks at what a server says of itself; one that changed ends the calibration's use",
+    )
     query_hash_key_file: Path | None = Field(
         default=None, description="File with the key of query hashes; unset: a new random key at each start"
+    )
+    record_file: Path | None = Field(
+        default=None, description="File that decision records are appended to, by this process alone; unset: no records"
+    )
+    record_sample: float = Field(
+        default=1.0, ge=0, le=1, description="Share of queries that are recorded, always the same ones under one key"
+    )
+    record_max_bytes: int = Field(
+        default=100_000_000, ge=1024, description="Size at which a file of records is rotated"
+    )
+    record_files: int = Field(
+        default=10, ge=1, le=1000, description="Files of records kept, the one being written among them"
+    )
+    record_queue: int = Field(default=1000, ge=1, description="Records that may wait to be written; more are dropped")
+    observe_in_flight: int = Field(
+        default=16, ge=1, description="Requests that the small stage scores at a time beside answers, in mode observe"
     )
 
 

@@ -75,6 +75,13 @@ class Stage(Protocol):
         """
         ...
 
+    async def look_again(self) -> bool:
+        """Ask the server once more what it is, for ``observed``; tell whether it said.
+
+        What it does not say leaves what is known. Never raises a StageError.
+        """
+        ...
+
     @property
     def congestion(self) -> Congestion | None:
         """Return what the server last told of its load, None where it has told nothing."""

@@ -157,6 +157,9 @@ class EmbeddedStage(ABC):
         """Load the model. Raises ConfigError."""
         self._model = await asyncio.get_running_loop().run_in_executor(self._pool, self._load)
 
+    async def look_again(self) -> bool:
+        return self._model is not None
+
     async def aclose(self) -> None:
         self._model = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import assert_never
@@ -12,12 +12,14 @@ from typing import assert_never
 import numpy as np
 import numpy.typing as npt
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, StageInvalidAnswer
 from cascade.guard.deadline import Clock
 from cascade.policy.release import EmbeddingStage, Pooling
 from cascade.stages.answers import AnswerFault, InvalidAnswer
 from cascade.stages.embedded import Call, Calls, EmbeddedStage, cost_of
 from cascade.stages.onnx_model import OnnxModel, gather
+from cascade.text import Text
+from cascade.tokens import MOST_CHARACTERS_PER_TOKEN, beginning_of
 from cascade.types import StageCost
 
 __all__ = ["EmbeddingReranker", "VectorCache"]
@@ -84,6 +86,30 @@ class EmbeddingReranker(EmbeddedStage):
         made = await self._embed(calls, query, missing)
         vectors |= {key: call.result for key, call in zip(missing, made[1:], strict=True)}
         return {position: float(vectors[key] @ made[0].result) for position, key in keys.items()}, cost_of(made)
+
+    async def vectors(self, texts: Sequence[Text], *, queries: bool = False) -> npt.NDArray[np.float32]:
+        """Return the unit vectors (n, d) of documents or of queries, as a round makes them. No deadline bounds it.
+
+        For the vectors of a whole collection, which are kept like those of a round. Raises StageInvalidAnswer.
+        """
+        if self._model is None:
+            raise RuntimeError("a stage is started before it embeds")
+        most = self._spec.max_length * MOST_CHARACTERS_PER_TOKEN
+        write = self._serializer.query if queries else self._serializer.document
+        written = [write(beginning_of(text.reveal(), most)) for text in texts]
+        calls, began = Calls(self._model, self._pool), self._clock()
+        try:
+            made = await gather(calls.submit([(text, None)], self._pooled, documents=1) for text in written)
+        except InvalidAnswer as invalid:
+            code = invalid.fault
+        else:
+            if not queries:
+                for text, call in zip(written, made, strict=True):
+                    self._cache.put(VectorCache.key(text), call.result)
+            return np.stack([call.result for call in made])
+        # outside, so that no error is chained whose frames hold text
+        elapsed_ms = (self._clock() - began) * 1000
+        raise StageInvalidAnswer(self._name, code, elapsed_ms=elapsed_ms, budget_ms=math.inf, sent=calls.begun)
 
     async def _embed(self, calls: Calls, query: str, missing: Mapping[bytes, str]) -> list[Call[Vector]]:
         """Embed the query and the documents without a vector, keeping each vector as it is made."""

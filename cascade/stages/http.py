@@ -125,6 +125,19 @@ class HttpReranker:
             async with asyncio.timeout(_FIRST_LOOK_SECONDS):
                 await self._asked.wait()
 
+    async def look_again(self) -> bool:
+        if self._observed is None:
+            return False  # the first look goes on by itself
+        try:
+            found = await self._wire.discover(self._get)
+        except Lost:
+            return False
+        if not isinstance(found, Observed) or (found == Observed() != self._observed):
+            return False  # a gateway's answer while the server is away; rounds tell by themselves whether it scores
+        if found != self._observed:
+            self._learn(found)
+        return True
+
     async def aclose(self) -> None:
         if self._asking is not None:
             self._asking.cancel()

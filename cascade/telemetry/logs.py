@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import MutableMapping
-from dataclasses import fields
+import math
+from collections.abc import Mapping, MutableMapping
+from dataclasses import asdict, fields
 from typing import Any, BinaryIO, Final, Literal
 
 import orjson
@@ -22,6 +23,7 @@ __all__ = [
     "log_decision",
     "log_rejection",
     "note",
+    "rounded",
 ]
 
 _ROUND_FIELDS: Final = tuple(item.name for item in fields(Round) if item.name != "cost")
@@ -133,6 +135,12 @@ def decision_record(decision: Decision) -> dict[str, Any]:
         "candidates": decision.candidates,
         "top_n": decision.top_n,
         "depth": decision.depth,
+        "depth_reason": decision.depth_reason,
+        "action": decision.action,
+        "estimates": None if decision.estimates is None else rounded(asdict(decision.estimates)),
+        "misfit": decision.misfit,
+        "query_class": decision.query_class,
+        "signals": rounded(decision.signals),
         "escalated": list(decision.escalated),
         "stage": decision.stage,
         "degraded": list(decision.degraded),
@@ -153,3 +161,11 @@ def _round_record(item: Round) -> dict[str, Any]:
     cost = {} if item.cost is None else {name: getattr(item.cost, name) for name in _COST_FIELDS}
     merged = {**record, **{key: value for key, value in cost.items() if value is not None}}
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in merged.items()}
+
+
+def rounded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return numbers to six places, None for one that is missing (NaN)."""
+    return {
+        name: (None if math.isnan(value) else round(value, 6)) if isinstance(value, float) else value
+        for name, value in values.items()
+    }

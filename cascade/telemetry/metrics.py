@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from cascade import __version__
+from cascade.telemetry.record_log import DropReason
 from cascade.types import Decision, DegradedReason, Dialect, Round, StageName
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
@@ -17,6 +18,7 @@ _SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 _OWN_SECONDS: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 _PAIRS: Final = (0, 5, 10, 20, 30, 50, 75, 100, 150, 200)
 _OUTCOMES: Final = ("ok", *DegradedReason)
+_DROPPED: Final = "dropped"
 
 
 class Metrics:
@@ -76,6 +78,18 @@ class Metrics:
         self.abandoned = Counter(
             "cascade_abandoned", "Requests whose client went away before the answer", registry=registry
         )
+        beside = Counter(
+            "cascade_beside",
+            "Small rounds beside answers in mode observe, by outcome; dropped where too many were under way",
+            ["outcome"],
+            registry=registry,
+        )
+        self._beside = {outcome: beside.labels(outcome) for outcome in (*_OUTCOMES, _DROPPED)}
+        self.records = Counter("cascade_records", "Decision records written", registry=registry)
+        records_dropped = Counter(
+            "cascade_records_dropped", "Decision records that were not kept, by reason", ["reason"], registry=registry
+        )
+        self._records_dropped = {reason: records_dropped.labels(reason) for reason in DropReason}
         self.in_flight = Gauge("cascade_in_flight", "Requests under way", registry=registry)
         self.unusable = Gauge(
             "cascade_stage_unusable", "1 where a server cannot serve its stage", ["stage"], registry=registry
@@ -87,6 +101,11 @@ class Metrics:
             "cascade_upstream_signal_stale",
             "1 where what a server told of its load is too old to count",
             ["stage"],
+            registry=registry,
+        )
+        self.safe_mode = Gauge(
+            "cascade_safe_mode",
+            "1 where the release names a calibration and the safe mode decides in its place",
             registry=registry,
         )
         self.release = Gauge(
@@ -120,6 +139,16 @@ class Metrics:
         self._left_seconds.observe(max(0.0, decision.deadline_ms - decision.total_ms) / 1000)
         self._depth.observe(decision.depth)
         self._escalated.observe(len(decision.escalated))
+
+    def observe_beside(self, done: Round | None) -> None:
+        """Count a small round beside an answer, None for one that there was no room for."""
+        self._beside[_DROPPED if done is None else done.outcome].inc()
+        if done is not None:
+            self._observe_round(done)
+
+    def drop_records(self, reason: DropReason, count: int) -> None:
+        """Count records that were not kept."""
+        self._records_dropped[reason].inc(count)
 
     def _observe_round(self, item: Round) -> None:
         self._rounds[item.stage, item.outcome].inc()

@@ -28,7 +28,7 @@ class ScriptedStage:
 
     ``fails`` is raised in place of an answer: a stage error's class, or any exception. ``refuses``
     tells which texts count as refused. ``calls`` lists the texts of each call; ``cancelled`` counts
-    calls that were cancelled under way.
+    calls that were cancelled under way, ``looks`` how often it was asked what it is.
     """
 
     score_of: Callable[[str, str], float]
@@ -43,9 +43,15 @@ class ScriptedStage:
     congestion: Congestion | None = None
     calls: list[list[str]] = field(default_factory=list)
     cancelled: int = 0
+    looks: int = 0
 
     async def start(self) -> None:
         """Do nothing."""
+
+    async def look_again(self) -> bool:
+        """Tell whether there is anything observed: a test sets that."""
+        self.looks += 1
+        return self.observed is not None
 
     async def aclose(self) -> None:
         """Do nothing."""

@@ -282,7 +282,7 @@ def test_a_port_in_use_is_exit_2_and_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"depth": -1}, "depth.depth"),
+        ({"depth": -1}, "depth.fixed.depth"),
         ({"tresholds": 1}, "tresholds"),
         ({"stages": _ONE_STAGE["stages"]}, "UPSTREAM_URL is not set"),
         (

@@ -281,6 +281,14 @@ def _refused(dialect: str) -> list[bytes]:
         wrong += [{**good, name: _CANARY} for name in ("truncate", "truncation_direction", "raw_scores", "return_text")]
     else:
         wrong += [{**good, name: [_CANARY]} for name in ("use_activation", "model")]
+    if dialect != "native":
+        wrong += [
+            {**good, "first_stage": _CANARY},
+            {**good, "first_stage": {_CANARY: _CANARY}},
+            {**good, "first_stage": {_CANARY: [1.0] * len(_TEXTS)}},
+            {**good, "first_stage": {_CANARY: [1.0] * 100_000}},
+            {**good, "first_stage": {"bm25": [_CANARY] * len(_TEXTS)}},
+        ]
     return [whole[:-1], whole.replace(b"7f3a", b"\xff"), whole.replace(b"7f3a", b"\\ud800"), *map(orjson.dumps, wrong)]
 
 

@@ -1,10 +1,11 @@
-"""Collections, and BM25 over them."""
+"""The project's own collection, and the lexical scorer that was tried."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from evals.first_stage import Collection, FirstStage, load_collection
+from cascade.replay.collection import load_collection
+from cascade.replay.first_stage import FirstStage
 from evals.small_stage import lexical_scores
 
 _OWN = Path(__file__).parents[2] / "evals" / "collections" / "lighthouse"
@@ -16,14 +17,6 @@ def test_the_own_collection_is_whole() -> None:
     assert collection.judgements.keys() == collection.queries.keys()
     assert all(grades.keys() <= collection.documents.keys() for grades in collection.judgements.values())
     assert len(FirstStage(collection).search(collection.queries["q01"], 50)) >= 30
-
-
-def test_bm25_finds_shared_words_and_leaves_out_the_rest() -> None:
-    """Results share a stem with the query, best first, without documents that score zero."""
-    documents = {"a": "boats float on water", "b": "bread", "c": "a floating boat, a boat", "d": "tides"}
-    found = FirstStage(Collection("x", documents, {}, {})).search("floating boats", 50)
-    assert {document for document, _ in found} == {"a", "c"}
-    assert found[0][1] >= found[1][1] > 0
 
 
 def test_lexical_scores_reward_words_and_bigrams() -> None:

@@ -10,7 +10,9 @@ import httpx
 import pytest
 
 from cascade.metrics import ndcg
-from evals.first_stage import Collection, FirstStage, load_collection, shared_data
+from cascade.replay.collection import Collection, load_collection
+from cascade.replay.first_stage import FirstStage
+from evals.first_stage import shared_data
 from evals.main_job import interval, summary, variants
 from evals.sidecar import running_sidecar
 

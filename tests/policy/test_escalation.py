@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from cascade.policy.escalation import choose_escalated
-from cascade.policy.release import NoEscalation, StaticEscalation
+from cascade.policy.escalation import Known, choose_round
+from cascade.policy.escalation_rules import NoEscalation, StaticEscalation
+from cascade.types import Action
+
+_NAN = np.nan
+KNOWN = Known(np.array([2.0, _NAN, 1.0, _NAN, 3.0]), {}, np.full(5, _NAN))
 
 
-@pytest.mark.parametrize(("top_m", "expected"), [(0, ()), (1, (4,)), (2, (4, 0)), (3, (4, 0, 2)), (99, (4, 0, 2))])
-def test_the_static_rule_takes_the_head_of_the_order(top_m: int, expected: tuple[int, ...]) -> None:
-    """The top m come in the order given, all of it where there are fewer, none for zero."""
-    assert choose_escalated(StaticEscalation(kind="static", top_m=top_m), [4, 0, 2]) == expected
+@pytest.mark.parametrize(
+    ("top_m", "expected"), [(0, ()), (1, (4,)), (2, (4, 0)), (3, (4, 0, 2)), (99, (4, 0, 2, 1, 3))]
+)
+def test_the_static_rule_takes_the_head_of_the_small_order(top_m: int, expected: tuple[int, ...]) -> None:
+    """The top m of the small order come first, then what it has not scored in first-stage order."""
+    choice = choose_round(StaticEscalation(kind="static", top_m=top_m), KNOWN, None)
+    assert choice.indices == expected
+    assert choice.action is Action.STATIC
+    assert not choice.more
 
 
 def test_no_escalation_takes_nothing() -> None:
     """Escalation none sends nothing, whatever the order."""
-    assert choose_escalated(NoEscalation(), [4, 0, 2]) == ()
+    choice = choose_round(NoEscalation(), KNOWN, None)
+    assert choice.indices == ()
+    assert choice.action is Action.NONE

@@ -58,7 +58,7 @@ _PLACES: Final = {
     "stages.large.onnx": ("stages", "large"),
     "stages.large.onnx.weights": ("stages", "large", "weights"),
     "stages.large.onnx.batching.token-budget": ("stages", "large", "batching"),
-    "depth": ("depth",),
+    "depth.fixed": ("depth",),
     "escalation.static": ("escalation",),
     "budgets": ("budgets",),
     "limits": ("limits",),
@@ -288,7 +288,11 @@ def test_an_unknown_adapter_is_refused_without_repeating_it(adapter: object) -> 
 @pytest.mark.parametrize(
     ("path", "value", "rule"),
     [
-        ("escalation", {"kind": _SECRET}, "escalation: 'kind' must be one of 'none', 'static'"),
+        (
+            "escalation",
+            {"kind": _SECRET},
+            "escalation: 'kind' must be one of 'none', 'static', 'static-fused', 'calibrated'",
+        ),
         (
             "stages.large.batching",
             {"mode": _SECRET},
@@ -328,7 +332,11 @@ def test_every_fault_of_a_release_is_told_at_once() -> None:
     """An operator mends all of them in one go."""
     data = _with("budgets.total_ms", 0) | {"depth": -1, "surprise": 1}
     told = _told(data)
-    assert [part.partition(":")[0] for part in told.split("; ")] == ["depth.depth", "budgets.total_ms", "surprise"]
+    assert [part.partition(":")[0] for part in told.split("; ")] == [
+        "depth.fixed.depth",
+        "budgets.total_ms",
+        "surprise",
+    ]
 
 
 @pytest.mark.parametrize("depth", [0, 7, 5000])
@@ -338,7 +346,7 @@ def test_a_depth_may_be_a_number_or_a_mapping(depth: int) -> None:
         assert parse_release(_with("depth", written)).depth.model_dump() == {"kind": "fixed", "depth": depth}
 
 
-@pytest.mark.parametrize("depth", [-1, 1.0, "50", True, None, [], {}, {"kind": "skip"}, {"kind": "fixed"}])
+@pytest.mark.parametrize("depth", [-1, 1.0, "50", True, None, [], {}, {"kind": "deep"}, {"kind": "fixed"}])
 def test_what_is_no_depth_is_refused(depth: object) -> None:
     """Fractions, texts, booleans and unknown kinds are errors."""
     assert "depth" in _told(_with("depth", depth))

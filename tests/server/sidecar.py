@@ -11,6 +11,7 @@ from typing import Any, Final
 import httpx
 import orjson
 
+from cascade.calibration.calibrated import Calibration
 from cascade.guard.deadline import Clock
 from cascade.pipeline import Pipeline
 from cascade.policy.release import Release, parse_release
@@ -104,6 +105,7 @@ def sidecar(
     *,
     release: Release | None = None,
     stages: Mapping[StageName, Stage] | None = None,
+    calibration: Calibration | None = None,
     clock: Clock | None = None,
     **settings: Any,
 ) -> Sidecar:
@@ -120,6 +122,7 @@ def sidecar(
     pipeline = Pipeline(
         release or release_of(),
         stages if stages is not None else {StageName.SMALL: small, StageName.LARGE: large},
+        calibration=calibration,
         clock=clock,
         new_id=lambda: f"decision-{next(numbers)}",
         hash_query=lambda query: "0" * 16,

@@ -53,6 +53,7 @@ _FIELDS: Final = [
     "items",
     "data_1",
     "data_2",
+    "first_stage",
     "content",
     "type",
 ]

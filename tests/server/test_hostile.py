@@ -56,6 +56,30 @@ _HOSTILE: Final[list[tuple[str, DialectFormat, Any, str]]] = [
         {"query": "q", "candidates": [{}] * _MANY},
         "candidates.0.text: Field required",
     ),
+    (
+        "channels beyond the documents",
+        TeiFormat(),
+        {"query": "q", "texts": ["a"], "first_stage": {"c": [None] * (_MANY + 1)}},
+        "first_stage.c: must have one number or null for every document",
+    ),
+    (
+        "bad channels",
+        InfinityFormat(),
+        {"query": "q", "documents": ["a"], "first_stage": {f"key {n}": 0 for n in range(_MANY)}},
+        "first_stage: at most 16 channels are accepted",
+    ),
+    (
+        "bad scores",
+        VllmFormat("1"),
+        {"query": "q", "documents": ["a"], "first_stage": {"c": ["x"] * _MANY}},
+        "first_stage.c.0: Input should be a valid number",
+    ),
+    (
+        "channels that differ between candidates",
+        NativeFormat(),
+        {"query": "q", "candidates": [{"text": "a", "scores": {f"c{n}": 1}} for n in range(_MANY)]},
+        "candidates: at most 16 channels are accepted",
+    ),
     ("bad texts", TeiFormat(), {"query": "q", "texts": [7] * _MANY}, "texts.0: Input should be a valid string"),
     (
         "bad documents",

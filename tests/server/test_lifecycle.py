@@ -17,12 +17,15 @@ import pytest
 import yaml
 
 from cascade.errors import ConfigError
+from cascade.rollout.bundle import build_bundle
+from cascade.server.admin import status
 from cascade.server.app import public_app
 from cascade.server.lifecycle import open_service, read_release, serve
 from cascade.server.settings import Settings
 from cascade.testing.upstream import FakeTei
 from cascade.types import StageName
 from tests.e2e.processes import listening
+from tests.rollout.arrange import Written, artefact_for, digest_for, identity_of, stage_data, write_release
 
 _BARE: Final[dict[str, Any]] = {
     "release": "bare-1",
@@ -192,6 +195,160 @@ def test_serve_says_nothing_of_a_stage_that_is_there(tmp_path: Path) -> None:
     """No line is written for a server that answered."""
     with listening(FakeTei()) as url:
         assert _told_of_the_stage(tmp_path, url) == []
+
+
+def _events(folder: Path) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in (folder / "log").read_bytes().splitlines()]
+
+
+class _ProbeReader(_Stopper):
+    """Look around once the small stage was probed."""
+
+    def look(self, client: httpx.Client, public: str, admin: str) -> None:
+        for _ in range(1000):
+            super().look(client, public, admin)
+            probed = self.seen["status"]["stages"]["small"]["probe"]
+            if probed is not None:
+                self.seen["verdict"] = probed["verdict"]
+                break
+            threading.Event().wait(0.005)
+
+
+def _serve_fake(folder: Path, url: str, stopper: _Stopper, **fields: Any) -> _Stopper:
+    """Serve one stage until the stopper has looked around; return it."""
+    stage = {"adapter": "tei", "url": url, "model": "fake/reranker", "engine": "tei/1.9", "dtype": "float16"}
+    stopper.start()
+    release = _release(folder, stages={"small": stage}, depth=5, **fields)
+    serve(Settings(release=release, port=0, admin_port=0, log_file=folder / "log", drain_seconds=0))
+    stopper.join()
+    return stopper
+
+
+def test_enforced_probes_keep_readiness_back_while_a_stage_scores_wrong(tmp_path: Path) -> None:
+    """The first finding is told, readiness stays 503, and the process ends in good order without having served."""
+    with listening(FakeTei(score_of=lambda query, text: -float("Paris" in text))) as url:
+        stopper = _serve_fake(tmp_path, url, _ProbeReader(tmp_path / "log", awaited="starting"), probe="enforce")
+    events = [event["event"] for event in _events(tmp_path)]
+    assert "serving" not in events
+    assert events[-1] == "stopping"
+    assert (stopper.seen["verdict"], stopper.seen["ready"]) == ("wrong_order", 503)
+
+
+def test_enforced_probes_that_pass_make_the_sidecar_ready(tmp_path: Path) -> None:
+    """Serving is announced after the probe, which is not told of in the log, for it is sound."""
+    with listening(FakeTei(score_of=lambda query, text: float("Paris" in text) - len(text) / 1000)) as url:
+        stopper = _serve_fake(tmp_path, url, _Stopper(tmp_path / "log"), probe="enforce")
+    assert stopper.seen["ready"] == 200
+    assert stopper.seen["status"]["stages"]["small"]["probe"]["verdict"] == "ok"
+
+
+def test_probes_that_are_off_are_not_made(tmp_path: Path) -> None:
+    """No known pair is scored."""
+    server = FakeTei()
+    with listening(server) as url:
+        stopper = _serve_fake(tmp_path, url, _Stopper(tmp_path / "log"), probe="off")
+    assert stopper.seen["ready"] == 200
+    assert stopper.seen["status"]["stages"]["small"]["probe"] is None
+    assert "stage probe" not in [event["event"] for event in _events(tmp_path)]
+
+
+def _calibrated(folder: Path, url: str, **stage: Any) -> Written:
+    """Write a release of two fake servers with a calibration that was fitted on version 1.9 of them."""
+    servers = {name: _fake_stage(name, url) for name in ("small", "large")}
+    fitted = {name: identity_of(**server) for name, server in servers.items()}
+    artefact = artefact_for(**fitted)
+    rule = {"kind": "calibrated", "calibration": digest_for(**fitted), "price_per_pair": 0.002, "safe_top_m": 2}
+    stages = {**servers, "small": {**servers["small"], **stage}}
+    budgets = {"total_ms": 5000, "small_ms": 2000, "large_ms": 2000, "reserve_ms": 10}
+    return write_release(folder, artefact, stages=stages, escalation=rule, budgets=budgets)
+
+
+def _fake_stage(name: str, url: str) -> dict[str, Any]:
+    return stage_data(name, url=url, model="fake/reranker", dtype="float16")
+
+
+_BODY: Final = {
+    "query": "q",
+    "candidates": [{"text": f"text {number}", "scores": {"bm25": 9.0 - number}} for number in range(5)],
+    "explain": True,
+}
+
+
+async def _ask_service(settings: Settings) -> tuple[dict[str, Any], dict[str, Any], float]:
+    """Return the answer to a request, what the status says of the calibration, and the metric of the safe mode."""
+    async with open_service(settings, {}) as service:
+        transport = httpx.ASGITransport(public_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://sidecar.test") as client:
+            answer = (await client.post("/v1/cascade/rerank", json=_BODY)).json()
+        told = status(service)["calibration"]
+        gauge = service.metrics.registry.get_sample_value("cascade_safe_mode")
+    return answer, told, gauge or 0.0
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "tar"])
+async def test_a_release_is_served_with_its_calibration_from_a_file_and_from_a_bundle(
+    tmp_path: Path, kind: str
+) -> None:
+    """The calibration decides, and no answer is degraded."""
+    with listening(FakeTei()) as url:
+        written = _calibrated(tmp_path, url)
+        path = {"file": written.path, "folder": tmp_path / "bundle", "tar": tmp_path / "bundle.tar"}[kind]
+        if kind != "file":
+            build_bundle(written.path, path, {})
+        answer, told, gauge = await _ask_service(Settings(release=path))
+    assert answer["degraded"] == []
+    assert answer["explain"]["estimates"] is not None
+    assert (told["state"], told["digest"], gauge) == ("used", written.digest, 0.0)
+
+
+async def test_a_missing_calibration_is_the_safe_mode_at_a_cold_start(tmp_path: Path) -> None:
+    """Serving goes on, and says so in every answer, in the status and in the metric."""
+    with listening(FakeTei()) as url:
+        written = _calibrated(tmp_path, url)
+        written.calibration.unlink()
+        answer, told, gauge = await _ask_service(Settings(release=written.path))
+    assert answer["degraded"] == ["calibration_mismatch"]
+    assert len(answer["explain"]["escalated"]) == 2
+    assert (told["state"], gauge) == ("safe_mode", 1.0)
+    assert told["reasons"][0].startswith(f"artefact {written.digest}: no file has this digest")
+
+
+async def test_a_server_of_another_version_is_the_safe_mode_at_a_cold_start(tmp_path: Path) -> None:
+    """What is declared is what was fitted on, and the server says otherwise."""
+    with listening(FakeTei(version="1.8")) as url:
+        written = _calibrated(tmp_path, url)
+        answer, told, _ = await _ask_service(Settings(release=written.path))
+    assert answer["degraded"] == ["calibration_mismatch"]
+    line = "version: declared 1.9, the server says 1.8.0"
+    assert told["reasons"] == [f"small stage: {line}", f"large stage: {line}"]
+
+
+def test_a_server_that_is_replaced_while_serving_is_noticed(tmp_path: Path) -> None:
+    """The log says so after one interval, with no request sent."""
+    server = FakeTei()
+    log = tmp_path / "log"
+
+    class Replacer(_Stopper):
+        def look(self, client: httpx.Client, public: str, admin: str) -> None:
+            server.version = "1.8"
+            for _ in range(400):
+                self.seen = client.get(f"{admin}/status").json()["calibration"]
+                if self.seen["state"] == "safe_mode":
+                    break
+                threading.Event().wait(0.01)
+
+    with listening(server) as url:
+        written = _calibrated(tmp_path, url)
+        stopper = Replacer(log)
+        stopper.start()
+        serve(
+            Settings(
+                release=written.path, port=0, admin_port=0, log_file=log, drain_seconds=0, fingerprint_seconds=0.05
+            )
+        )
+        stopper.join()
+    assert stopper.seen["state"] == "safe_mode"
+    assert next(event["level"] for event in _events(tmp_path) if event["event"] == "safe mode") == "warning"
 
 
 @pytest.mark.parametrize("which", ["port", "admin_port"])

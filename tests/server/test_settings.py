@@ -26,7 +26,14 @@ _VALUES: Final[Mapping[str, tuple[Any, Any, Any]]] = {
     "rerank_dialect": ("infinity", "infinity", "infinity"),
     "drain_seconds": (1.5, 2.5, 3.5),
     "embedded_threads": (1, 2, 3),
+    "fingerprint_seconds": (1.5, 2.5, 3.5),
     "query_hash_key_file": ("flag.key", "environment.key", "file.key"),
+    "record_file": ("flag.jsonl", "environment.jsonl", "file.jsonl"),
+    "record_sample": (0.25, 0.5, 0.75),
+    "record_max_bytes": (2001, 2002, 2003),
+    "record_files": (1, 2, 3),
+    "record_queue": (1, 2, 3),
+    "observe_in_flight": (1, 2, 3),
 }
 """For every setting, what flag, environment and file say in the tests below."""
 
@@ -67,7 +74,9 @@ def test_a_flag_wins_over_environment_over_file_over_default(tmp_path: Path, nam
     assert _kept(load_settings({name: None}, file=file, environment=environment), name) == variable
     kept = str(_kept(load_settings({}, file=file, environment={}), name))
     assert kept == (
-        str(tmp_path / str(filed)) if name in ("release", "log_file", "query_hash_key_file") else str(filed)
+        str(tmp_path / str(filed))
+        if name in ("release", "log_file", "query_hash_key_file", "record_file")
+        else str(filed)
     )
     assert _kept(load_settings({}, environment=environment), name) == variable
     default = Settings.model_fields[name].default

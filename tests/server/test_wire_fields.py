@@ -212,6 +212,10 @@ def test_the_table_has_a_row_for_every_kind_of_input() -> None:
         seen = " ".join(row.case for row in _ROWS if row.dialect == dialect and row.field.startswith(lists))
         for kind in ("missing", "null", "one", "empty", "duplicate", "too many"):
             assert kind in seen or (dialect, kind) == ("tei", "missing")  # without texts nobody means TEI
+    for dialect in ("tei", "vllm", "vllm-score", "infinity"):
+        seen = " ".join(row.case for row in _ROWS if row.dialect == dialect and row.field == "first_stage")
+        for kind in ("two channels", "null", "empty", "short", "long", "wrong type", "NaN", "too many", "channel name"):
+            assert kind in seen
     fields = {row.field for row in _ROWS} | {row.case for row in _ROWS if row.field == "ignored field"}
     options = (
         "top_n",

@@ -303,3 +303,71 @@ def test_b2_every_look_has_an_id_of_its_own() -> None:
         assert len(set(ids)) == len(ids)
 
     run_virtual(play())
+
+
+def _looked_again(answer: httpx.Response | Exception | FakeServer) -> tuple[bool, Observed | None, list[BaseException]]:
+    """Start before a server; look again when it answers otherwise. Return what was said, what is known, and faults."""
+
+    async def play() -> tuple[bool, Observed | None, list[BaseException]]:
+        faults: list[BaseException] = []
+        waking = Waking(FakeTei())
+        stage = waking.before(tei_spec(), faults.append)
+        await stage.start()
+        if isinstance(answer, FakeServer):
+            waking.server = answer
+        else:
+            waking.first = [answer]
+        said = await stage.look_again()
+        observed = stage.observed
+        await stage.aclose()
+        return said, observed, faults
+
+    return run_virtual(play())
+
+
+_FIRST = Observed("fake/reranker", None, "float16", "1.9.0", 512, 32, 512)
+
+
+def test_a_second_look_learns_what_a_server_says_now() -> None:
+    """Another server at the same address is known for what it is, with its limits."""
+    said, observed, _ = _looked_again(FakeTei(version="1.8", max_client_batch_size=4))
+    assert said
+    assert observed == Observed("fake/reranker", None, "float16", "1.8.0", 512, 4, 512)
+
+
+def test_a_second_look_at_the_same_server_changes_nothing() -> None:
+    """It said the same."""
+    assert _looked_again(FakeTei()) == (True, _FIRST, [])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.ConnectError("m"),
+        httpx.Response(503),
+        httpx.Response(401),
+        httpx.Response(404),
+        FakeTei(model_type="embedding"),
+    ],
+    ids=["refused", "503", "401", "404", "no reranker"],
+)
+def test_a_second_look_that_is_told_nothing_leaves_what_is_known(
+    answer: httpx.Response | Exception | FakeServer,
+) -> None:
+    """A gateway may answer for a server that is away; whether a server scores, rounds tell by themselves."""
+    assert _looked_again(answer) == (False, _FIRST, [])
+
+
+def test_a_second_look_before_the_first_has_an_answer_says_nothing() -> None:
+    """The first goes on by itself."""
+
+    async def play() -> None:
+        waking = Waking(FakeTei(), [httpx.ConnectError("m")] * 1000)
+        stage = waking.before(tei_spec())
+        await stage.start()
+        gets = waking.gets
+        assert not await stage.look_again()
+        assert waking.gets == gets
+        await stage.aclose()
+
+    run_virtual(play())

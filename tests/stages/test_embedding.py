@@ -182,3 +182,43 @@ def test_the_cache_keeps_the_vectors_used_last(touched: list[int], most: int) ->
         kept = cache.get(VectorCache.key(str(number)))
         assert kept is not None
         assert kept[0] == number
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+async def test_vectors_are_those_that_scores_are_made_of(
+    bi_encoder: Path, pool: ThreadPoolExecutor, pooling: str
+) -> None:
+    """A collection's vectors have length 1, one a text in order, and give a round's scores with the query's."""
+    texts = ["the lamp\nburns", "bread", "tide and wind", "bread"]
+    spec = _spec(bi_encoder, pooling=pooling, serializer="single-line@1")
+    async with _started(spec, pool) as stage:
+        documents = await stage.vectors([Text(text) for text in texts])
+        (query,) = await stage.vectors([Text("the lamp")], queries=True)
+        scored = await _score(stage, "the lamp", texts)
+    assert documents.shape == (4, 8)
+    assert np.linalg.norm(documents, axis=1) == pytest.approx(np.ones(4), abs=1e-6)
+    assert (documents @ query).tolist() == pytest.approx(list(scored.scores), abs=1e-6)
+
+
+async def test_vectors_of_documents_are_kept_for_rounds(bi_encoder: Path, pool: ThreadPoolExecutor) -> None:
+    """A document embedded with its collection costs a round no call."""
+    async with _started(_spec(bi_encoder), pool) as stage:
+        await stage.vectors([Text("bread"), Text("tide")])
+        await stage.vectors([Text("lamp")], queries=True)
+        scored = await _score(stage, "lamp", ["bread", "tide", "lamp"])
+    assert scored.cost.calls == 2
+
+
+async def test_vectors_need_a_started_stage(bi_encoder: Path, pool: ThreadPoolExecutor) -> None:
+    """Asking before the model is loaded is a fault of ours."""
+    stage = EmbeddingReranker("small", _spec(bi_encoder), pool, time.monotonic)
+    with pytest.raises(RuntimeError, match="started before it embeds"):
+        await stage.vectors([Text("bread")])
+
+
+async def test_a_text_without_a_direction_has_no_vector(hollow: Path, pool: ThreadPoolExecutor) -> None:
+    """The whole call fails like a round, and its error holds no text."""
+    async with _started(_spec(hollow, pooling="mean"), pool) as stage:
+        with pytest.raises(StageInvalidAnswer, match="small: not_a_number") as caught:
+            await stage.vectors([Text("tide"), Text("bread")])
+    assert caught.value.__context__ is None

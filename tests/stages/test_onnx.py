@@ -97,6 +97,15 @@ async def test_the_packaged_model_ranks_an_answer_first(pool: ThreadPoolExecutor
     assert stage.space is ScoreSpace.LOGIT
 
 
+async def test_a_model_of_our_own_is_what_it_was(cross_encoder: Path, pool: ThreadPoolExecutor) -> None:
+    """A second look finds what was loaded, and nothing once it is given back."""
+    async with _started(_spec(cross_encoder), pool) as stage:
+        observed = stage.observed
+        assert await stage.look_again()
+        assert stage.observed == observed is not None
+    assert not await stage.look_again()
+
+
 async def test_blank_documents_are_excluded(cross_encoder: Path, pool: ThreadPoolExecutor) -> None:
     """Blank documents get no score and no call."""
     async with _started(_spec(cross_encoder), pool) as stage:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cascade.types import Decision, DegradedReason, Dialect, Round, StageCost, StageName
+from cascade.types import Action, Decision, DegradedReason, Dialect, Estimates, Round, StageCost, StageName
 
 __all__ = ["COST", "decision", "decisions", "round_of"]
 
@@ -40,6 +40,12 @@ def decision(**changes: Any) -> Decision:
         "candidates": 10,
         "top_n": 5,
         "depth": 10,
+        "depth_reason": "fixed",
+        "action": Action.CLUSTER,
+        "estimates": Estimates(k=10, p_first=0.9, margin=0.25, entropy=1.5, expected_loss=0.03125),
+        "misfit": None,
+        "query_class": None,
+        "signals": {"bm25.gap": 0.5},
         "escalated": (3, 1),
         "stage": StageName.LARGE,
         "degraded": (),

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cascade import __version__
 from cascade.telemetry.metrics import CONTENT_TYPE, Metrics
+from cascade.telemetry.record_log import DropReason
 from cascade.types import Decision, DegradedReason, Dialect, Exclusion, StageName
 from tests.telemetry.decisions import decision, decisions, round_of
 
@@ -33,10 +34,14 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_escalated": {},
     "cascade_internal_faults": {},
     "cascade_abandoned": {},
+    "cascade_beside": {"outcome": {"ok", "dropped", *DegradedReason}},
+    "cascade_records": {},
+    "cascade_records_dropped": {"reason": set(DropReason)},
     "cascade_in_flight": {},
     "cascade_stage_unusable": {"stage": _STAGES},
     "cascade_upstream_waiting": {"stage": _STAGES},
     "cascade_upstream_signal_stale": {"stage": _STAGES},
+    "cascade_safe_mode": {},
     "cascade_release_info": {"release": {"r1"}, "digest": {"sha256:0"}, "version": {__version__}},
 }
 """Every metric, with every value that each of its labels may have."""

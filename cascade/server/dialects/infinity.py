@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, StrictStr
 
 from cascade.errors import RequestError, RequestFault
 from cascade.server.dialects.base import Options, Parsed
+from cascade.server.dialects.first_stage import FirstStage, candidates_of, refuse_excess
 from cascade.server.dialects.nested_errors import ErrorInfo
 from cascade.server.dialects.vllm import Usage
 from cascade.server.dialects.vllm_fields import outward_score, usage
@@ -25,7 +26,7 @@ from cascade.server.http import (
     validate,
 )
 from cascade.text import Text
-from cascade.types import Candidate, Dialect, Ranking, Request
+from cascade.types import Dialect, Ranking, Request
 
 __all__ = ["InfinityAnswer", "InfinityError", "InfinityFormat", "InfinityRequest", "InfinityRequestFault"]
 
@@ -57,6 +58,7 @@ class InfinityRequest(BaseModel):
     raw_scores: bool = Field(default=False, description="Answer the logit of the score")
     model: StrictStr = Field(default="", description="Any name is accepted, and repeated in the answer")
     top_n: Annotated[int, Field(gt=0)] | None = Field(default=None, description="Places answered; null: all")
+    first_stage: FirstStage = None
 
 
 class InfinityResult(BaseModel):
@@ -106,10 +108,11 @@ class InfinityFormat:
 
     def parse(self, body: Any, headers: Mapping[str, str], most_documents: int) -> Parsed:
         refuse_too_many(body, "documents", most_documents)
+        refuse_excess(body, most_documents)
         given = validate(InfinityRequest, body)
         request = Request(
             query=Text(given.query),
-            candidates=tuple(Candidate(Text(text)) for text in given.documents),
+            candidates=candidates_of(given.documents, given.first_stage),
             dialect=self.name,
             top_n=given.top_n,
             deadline_ms=deadline_from(headers),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, FiniteFloat, Strict
 
 from cascade.errors import RequestError, RequestFault
 from cascade.server.dialects.base import Options, Parsed
+from cascade.server.dialects.first_stage import CandidateScores, present_scores, refuse_many_channels
 from cascade.server.http import (
     MOST_DEADLINE_MS,
     Answer,
@@ -38,7 +39,6 @@ _STATUS: Final = {
     RequestFault.NOT_READY: 503,
     RequestFault.NOT_ANSWERED: 503,
 }
-_MOST_CHANNELS: Final = 16
 
 
 class _Strict(BaseModel):
@@ -52,9 +52,7 @@ class NativeCandidate(_Strict):
     id: Annotated[StrictStr, Field(min_length=1, max_length=512)] | None = Field(
         default=None, description="The caller's id, unique in the request"
     )
-    scores: dict[
-        Annotated[StrictStr, Field(min_length=1, max_length=64)], Annotated[FiniteFloat, Field(strict=True)]
-    ] = Field(default_factory=dict, max_length=_MOST_CHANNELS, description="First-stage scores by channel")
+    scores: CandidateScores = None
 
 
 class NativeRequest(_Strict):
@@ -123,7 +121,8 @@ class NativeFormat:
         if len(set(ids)) != len(ids):
             raise RequestError(RequestFault.SCHEMA, "candidates", "ids must be unique")
         candidates = tuple(
-            Candidate(Text(candidate.text), candidate.id, candidate.scores) for candidate in given.candidates
+            Candidate(Text(candidate.text), candidate.id, present_scores(candidate.scores))
+            for candidate in given.candidates
         )
         request = Request(
             query=Text(given.query),
@@ -167,12 +166,14 @@ def _refuse_cheaply(body: Any) -> None:
     """Refuse what pydantic would make a fault of each: unknown names and score channels, of which there is no end."""
     _refuse_unknown(body, NativeRequest, "")
     listed = body.get("candidates") if isinstance(body, dict) else None
+    channels: set[str] = set()
     for index, candidate in enumerate(listed if isinstance(listed, list) else ()):
         _refuse_unknown(candidate, NativeCandidate, f"candidates.{index}.")
         scores = candidate.get("scores") if isinstance(candidate, dict) else None
-        if isinstance(scores, dict) and len(scores) > _MOST_CHANNELS:
-            rule = f"at most {_MOST_CHANNELS} channels are accepted"
-            raise RequestError(RequestFault.SCHEMA, f"candidates.{index}.scores", rule)
+        if isinstance(scores, dict):
+            refuse_many_channels(len(scores), f"candidates.{index}.scores")
+            channels.update(scores)
+            refuse_many_channels(len(channels), "candidates")
 
 
 def _refuse_unknown(given: Any, model: type[BaseModel], where: str) -> None:

@@ -13,6 +13,7 @@ from cascade.errors import RequestError, RequestFault
 from cascade.policy.merge import logit
 from cascade.policy.release import Release
 from cascade.server.dialects.base import Options, Parsed
+from cascade.server.dialects.first_stage import FirstStage, candidates_of, refuse_excess
 from cascade.server.fields import ignored_fields
 from cascade.server.http import (
     TEXT,
@@ -25,7 +26,7 @@ from cascade.server.http import (
     validate,
 )
 from cascade.text import Text
-from cascade.types import Candidate, Dialect, Ranking, Request
+from cascade.types import Dialect, Ranking, Request
 
 __all__ = ["TeiAnswer", "TeiError", "TeiFormat", "TeiRequest", "info"]
 
@@ -58,6 +59,7 @@ class TeiRequest(BaseModel):
     )
     raw_scores: StrictBool = Field(default=False, description="Answer the logit of the score")
     return_text: StrictBool = Field(default=False, description="Repeat each text")
+    first_stage: FirstStage = None
 
 
 class TeiResult(BaseModel):
@@ -88,12 +90,13 @@ class TeiFormat:
 
     def parse(self, body: Any, headers: Mapping[str, str], most_documents: int) -> Parsed:
         refuse_too_many(body, "texts", most_documents, "batch size {given} > maximum allowed batch size {most}")
+        refuse_excess(body, most_documents)
         given = validate(TeiRequest, body)
         if not given.query and "" in given.texts:
             raise RequestError(RequestFault.EMPTY, "texts", "query and text cannot both be empty")
         request = Request(
             query=Text(given.query),
-            candidates=tuple(Candidate(Text(text)) for text in given.texts),
+            candidates=candidates_of(given.texts, given.first_stage),
             dialect=self.name,
             deadline_ms=deadline_from(headers),
             fail_closed=fail_closed_from(headers),

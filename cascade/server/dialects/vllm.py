@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, Field
 from cascade.errors import RequestError, RequestFault
 from cascade.policy.release import Release
 from cascade.server.dialects.base import Options, Parsed
+from cascade.server.dialects.first_stage import candidates_of, refuse_excess
 from cascade.server.dialects.nested_errors import nested_error
 from cascade.server.dialects.vllm_fields import (
     Flat,
@@ -26,7 +27,7 @@ from cascade.server.dialects.vllm_fields import (
 )
 from cascade.server.http import Answer, answer_headers, deadline_from, fail_closed_from, refuse_too_many, validate
 from cascade.text import Text
-from cascade.types import Candidate, Dialect, Ranking, Request
+from cascade.types import Dialect, Ranking, Request
 
 __all__ = ["VllmAnswer", "VllmFormat", "VllmRequest", "models"]
 
@@ -108,6 +109,7 @@ class VllmFormat:
     def parse(self, body: Any, headers: Mapping[str, str], most_documents: int) -> Parsed:
         spelling = "input" if isinstance(body, dict) and "input" in body and "documents" not in body else "documents"
         refuse_too_many(body, spelling, most_documents)
+        refuse_excess(body, most_documents)
         refuse_unmet(body)
         given = validate(VllmRequest, body)
         if given.top_n and given.top_k and given.top_n != given.top_k:
@@ -115,7 +117,7 @@ class VllmFormat:
         told, told_as = instruction(given)
         request = Request(
             query=Text(given.query),
-            candidates=tuple(Candidate(Text(text)) for text in given.documents),
+            candidates=candidates_of(given.documents, given.first_stage),
             dialect=self.name,
             top_n=given.top_n or given.top_k or None,
             deadline_ms=deadline_from(headers),

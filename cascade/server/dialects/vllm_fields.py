@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, St
 from cascade.errors import RequestError, RequestFault
 from cascade.policy.merge import logit
 from cascade.server.dialects.base import Options
+from cascade.server.dialects.first_stage import FirstStage
 from cascade.server.fields import ignored_fields
 from cascade.text import Text
 from cascade.types import Decision, RankedCandidate
@@ -81,6 +82,7 @@ class VllmOptions(BaseModel):
     truncate_prompt_tokens: Annotated[int, Field(ge=-1)] | None = Field(
         default=None, description="Score no more of query and document together; -1 and null: the model's own limit"
     )
+    first_stage: FirstStage = None
 
 
 _UNMET: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {

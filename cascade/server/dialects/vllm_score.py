@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from cascade.errors import RequestError, RequestFault
 from cascade.server.dialects.base import Options, Parsed
+from cascade.server.dialects.first_stage import candidates_of, refuse_excess
 from cascade.server.dialects.nested_errors import nested_error
 from cascade.server.dialects.vllm import Usage
 from cascade.server.dialects.vllm_fields import (
@@ -26,7 +27,7 @@ from cascade.server.dialects.vllm_fields import (
 )
 from cascade.server.http import Answer, answer_headers, deadline_from, fail_closed_from, refuse_too_many, validate
 from cascade.text import Text
-from cascade.types import Candidate, Dialect, Ranking, Request
+from cascade.types import Dialect, Ranking, Request
 
 __all__ = ["SPELLINGS", "VllmScoreAnswer", "VllmScoreFormat", "VllmScoreRequest"]
 
@@ -69,14 +70,16 @@ class VllmScoreFormat:
         first, second = _spelling(body)
         refuse_too_many(body, first, most_documents)
         refuse_too_many(body, second, most_documents)
+        refuse_excess(body, most_documents)
         refuse_unmet(body)
         given = _validated(body, first, second)
         told, told_as = instruction(given)
         groups = _groups(given, first)
+        candidates = candidates_of(given.text_2, given.first_stage)
         requests = tuple(
             Request(
                 query=Text(query),
-                candidates=tuple(Candidate(Text(given.text_2[index])) for index in positions),
+                candidates=tuple(candidates[index] for index in positions),
                 dialect=self.name,
                 deadline_ms=deadline_from(headers),
                 fail_closed=fail_closed_from(headers),

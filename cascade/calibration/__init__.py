@@ -1,0 +1,1 @@
+"""Evaluating fitted artefacts: entry probabilities, their second round, score maps. Pure numpy."""

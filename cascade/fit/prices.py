@@ -1,0 +1,79 @@
+"""Choose prices: the highest at which a cross-fitted replay on the training queries recovers enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from cascade.calibration.artefact import PricePoint
+from cascade.calibration.calibrated import Calibration
+from cascade.policy.depth_rules import FixedDepth
+from cascade.policy.escalation_rules import CalibratedEscalation
+from cascade.policy.release import Limits
+from cascade.replay.policy import Policy, play
+from cascade.replay.queries import ReplayedQuery
+from cascade.replay.sweep import Metric, Sweep
+
+__all__ = ["TARGETS", "chosen_prices", "replayed_sweep"]
+
+TARGETS: Final = (0.80, 0.90, 0.95, 0.98)
+_ANY_DIGEST: Final = "sha256:" + "0" * 64
+
+
+def replayed_sweep(
+    queries: Sequence[ReplayedQuery],
+    fold: Sequence[int],
+    calibration_of: Callable[[int], Calibration],
+    k: int,
+) -> Sweep:
+    """Replay the calibrated policy at every price, each query by the calibration that has not seen it."""
+    parts, places = [], []
+    rule = CalibratedEscalation(kind="calibrated", calibration=_ANY_DIGEST, k=k, price_per_pair=1e-3)  # type: ignore[arg-type]
+    depth = max(query.small.size for query in queries)
+    limits = Limits(max_candidates=depth)
+    for number in sorted(set(fold)):
+        mine = [place for place, at in enumerate(fold) if at == number]
+        policy = Policy(rule, FixedDepth(depth=depth), limits, calibration_of(number))
+        parts.append(play([queries[place] for place in mine], policy, k, Metric.NDCG).sweep)
+        places += mine
+    back = np.argsort(places)
+    first = parts[0]
+    return Sweep(
+        first.name,
+        first.settings,
+        np.concatenate([part.quality for part in parts], axis=1)[:, back],
+        np.concatenate([part.pairs for part in parts], axis=1)[:, back],
+        None,
+        {},
+        np.concatenate([part.judged for part in parts], axis=1)[:, back],
+        np.concatenate([part.engaged for part in parts], axis=1)[:, back],
+    )
+
+
+def chosen_prices(sweep: Sweep, small: float, large: float, pairs: float, *, judged: bool) -> tuple[PricePoint, ...]:
+    """Return for each target the highest price that recovers it, as far as one does.
+
+    ``small`` and ``large`` are the mean qualities of the two ends, ``pairs`` the mean pairs of always-large.
+    """
+    if not large > small:
+        return ()
+    recovered = (sweep.quality.mean(axis=1) - small) / (large - small)
+    share = sweep.pairs.mean(axis=1) / pairs
+    points = []
+    for target in TARGETS:
+        enough = np.flatnonzero(recovered >= target)
+        if not len(enough):
+            continue
+        at = enough[np.argmin(share[enough])]
+        points.append(
+            PricePoint(
+                target=target,
+                price=sweep.settings[at],
+                recovered=float(recovered[at]),
+                large_share=float(share[at]),
+                judged_by="judgements" if judged else "large-scores",
+            )
+        )
+    return tuple(points)

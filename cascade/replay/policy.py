@@ -1,0 +1,180 @@
+"""Replay what a release decides, by the functions that decide it when it serves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade.calibration.calibrated import Calibration, Estimate
+from cascade.policy.depth import AnyDepth, choose_depth, needed_signals
+from cascade.policy.escalation import Known, choose_round, goes_direct, orders_by_fit, signals_of_direct
+from cascade.policy.escalation_rules import CalibratedEscalation, Escalation
+from cascade.policy.release import Limits
+from cascade.replay.baselines import final_blocks
+from cascade.replay.columns import FloatArray
+from cascade.replay.queries import ReplayedQuery
+from cascade.replay.signals import check_told, never_told, replayed_signals
+from cascade.replay.sweep import Metric, Sweep, outcome, sweep_of
+from cascade.signals.compute import Signals
+from cascade.signals.history import History
+from cascade.types import Action
+
+__all__ = ["PRICES", "Played", "Policy", "Progress", "play"]
+
+PRICES: Final = (1e-9, *np.geomspace(1e-5, 0.2, 40).tolist(), 1.0)
+"""Prices that are tried: from one at which every candidate is worth sending to one at which none is."""
+
+Progress = Callable[[Sequence[ReplayedQuery]], Iterator[ReplayedQuery]]
+"""Gives the queries in turn, and may show how far it has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What of a release decides which candidates are scored.
+
+    ``calibration`` is the one that its rule names. ``described`` is how a report tells where it comes from.
+    """
+
+    escalation: Escalation
+    depth: AnyDepth
+    limits: Limits
+    calibration: Calibration | None = None
+    history: History | None = None
+    described: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A replayed policy: its sweep over prices, and where in it the release's own price stands.
+
+    Of the own price: how often each action was taken, and the mean rounds and depth. ``never_told``
+    names the signals that the rules read and no table tells.
+    """
+
+    sweep: Sweep
+    own: int
+    actions: Mapping[Action, float]
+    rounds: float
+    depth: float
+    never_told: Sequence[str]
+
+
+def play(
+    queries: Sequence[ReplayedQuery],
+    policy: Policy,
+    k: int,
+    metric: Metric,
+    progress: Progress = iter,
+) -> Played:
+    """Replay a policy on every query at every price, its own among them.
+
+    A rule without a price has one setting, 0.
+    Raises ConfigError where the tables lack a column that the rules read.
+    """
+    names = needed_signals(policy.depth) | signals_of_direct(policy.escalation)
+    check_told(names, queries)
+    rules, settings, own = _rules(policy.escalation)
+    outcomes, steps, signals = [], [], []
+    for query in progress(queries):
+        block = _block(query, policy)
+        signals.append(replayed_signals(names, query, policy.history))
+        step = _Query(query, policy, signals[-1])
+        done = [step.escalate(rule) for rule in rules]
+        outcomes.append(
+            outcome(query, np.stack([one.sent for one in done]), k, small=step.small(done[own].action), block=block)
+        )
+        steps.append((done[own], step.depth))
+    taken = Counter(step.action for step, _ in steps)
+    return Played(
+        sweep=sweep_of("policy", settings, outcomes, metric),
+        own=own,
+        actions={action: taken[action] / len(steps) for action in Action if taken[action]},
+        rounds=float(np.mean([step.rounds for step, _ in steps])),
+        depth=float(np.mean([depth for _, depth in steps])),
+        never_told=never_told(names, signals),
+    )
+
+
+def _block(query: ReplayedQuery, policy: Policy) -> FloatArray | None:
+    """Return what the release orders scored candidates by, None where these are the large scores."""
+    if not orders_by_fit(policy.escalation) or policy.calibration is None:
+        return None
+    return final_blocks([query], policy.calibration)[0]
+
+
+def _rules(rule: Escalation) -> tuple[list[Escalation], list[float], int]:
+    """Return the rule at each price, cheapest price and so most pairs first, and the position of its own."""
+    if not isinstance(rule, CalibratedEscalation):
+        return [rule], [0.0], 0
+    prices = sorted({*PRICES, rule.price_per_pair})
+    rules: list[Escalation] = [rule.model_copy(update={"price_per_pair": price}) for price in prices]
+    return rules, prices, prices.index(rule.price_per_pair)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one rule did with a query: what went to the large stage, in how many rounds, and as which action."""
+
+    sent: NDArray[np.bool_]
+    rounds: int
+    action: Action
+
+
+class _Query:
+    """One query on its way through a policy; what no price changes is worked out once."""
+
+    def __init__(self, query: ReplayedQuery, policy: Policy, signals: Signals) -> None:
+        self._query = query
+        self._signals = signals
+        self._calibration = None if policy.calibration is None else _Remembering(policy.calibration)
+        self.depth = choose_depth(policy.depth, policy.limits, query.pairs, signals).depth
+        self._small = query.small[: self.depth]
+        self._channels = {name: scores[: self.depth] for name, scores in query.channels.items()}
+
+    def small(self, action: Action) -> FloatArray:
+        """Return the small scores (n,) that the policy had: none beyond its depth, or where it went past the stage."""
+        reached = 0 if action is Action.DIRECT else self.depth
+        return np.where(np.arange(self._query.small.size) < reached, self._query.small, np.nan)
+
+    def escalate(self, rule: Escalation) -> _Step:
+        """Let a rule decide, round after round."""
+        sent = np.zeros(self._query.small.size, dtype=np.bool_)
+        if not self.depth:
+            return _Step(sent, 0, Action.NONE)
+        direct = min(goes_direct(rule, self._signals), self.depth)
+        if direct:
+            sent[:direct] = True
+            return _Step(sent, 1, Action.DIRECT)
+        large = np.full(self.depth, np.nan)
+        known = Known(self._small, self._channels, large)
+        choice = choose_round(rule, known, self._calibration)
+        rounds = 0
+        while choice.indices:
+            rounds += 1
+            chosen = list(choice.indices)
+            sent[chosen] = True
+            large[chosen] = self._query.large[chosen]
+            if not choice.more:
+                break
+            choice = choose_round(rule, known, self._calibration, choice)
+        return _Step(sent, rounds, choice.action)
+
+
+class _Remembering(Calibration):
+    """A calibration that estimates a query once, however many prices are tried on it."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        self.__dict__.update(vars(calibration))
+        self._calibration = calibration
+        self._first: Estimate | None = None
+
+    def estimate(self, small: FloatArray, channels: Mapping[str, FloatArray]) -> Estimate:
+        """Return the first estimate of the one query that this is for."""
+        if self._first is None:
+            self._first = self._calibration.estimate(small, channels)
+        return self._first

@@ -1,0 +1,121 @@
+"""Say what changes for traffic from one release to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+from pydantic import BaseModel
+
+from cascade.policy.release import Budgets, Limits, Release
+from cascade.rollout.bundle import Bundle
+from cascade.rollout.words import calibration_lines, depth_words, escalation_words, stage_words
+from cascade.types import Fingerprint
+
+__all__ = ["differences"]
+
+_IN_WORDS: Final = ("depth", "escalation")
+_NO_POLICY: Final = frozenset({"release", "evidence", *_IN_WORDS})
+_SCORES: Final = frozenset(Fingerprint.__dataclass_fields__) | {"weights", "pooling", "adapter"}
+_UNSAID: Final = "not there"
+_OTHER_SCORES: Final = "; its scores are others"
+
+
+def differences(one: Bundle, other: Bundle) -> list[str]:
+    """Return a line for each thing that another release does otherwise; none where traffic sees no change.
+
+    Variables are compared as written, unexpanded.
+    """
+    if one.loaded.policy_digest == other.loaded.policy_digest:
+        return []
+    before, after = one.loaded.release, other.loaded.release
+    return [*_depth(before, after), *_escalation(one, other), *_fields(one, other)]
+
+
+def _depth(before: Release, after: Release) -> Iterator[str]:
+    if before.depth != after.depth:
+        yield from _changed("depth", depth_words(before.depth), depth_words(after.depth), before.depth, after.depth)
+
+
+def _escalation(one: Bundle, other: Bundle) -> Iterator[str]:
+    before, after = one.loaded.release.escalation, other.loaded.release.escalation
+    if before != after:
+        yield from _changed("escalation", escalation_words(before), escalation_words(after), before, after)
+    digests = one.loaded.release.calibration, other.loaded.release.calibration
+    if digests[0] != digests[1]:
+        yield f"calibration: {digests[0] or 'none'} -> {digests[1] or 'none'}"
+        told = [_calibration(bundle) for bundle in (one, other)]
+        yield from (f"  was: {line}" for line in told[0] if line not in told[1])
+        yield from (f"  now: {line}" for line in told[1] if line not in told[0])
+
+
+def _changed(name: str, said: str, says: str, before: BaseModel, after: BaseModel) -> Iterator[str]:
+    """Say it in words; where the words are the same, name the keys that are not."""
+    if said != says:
+        yield f"{name}: {said} -> {says}"
+    mine, theirs = _leaves(before.model_dump(mode="json")), _leaves(after.model_dump(mode="json"))
+    for key in sorted(mine.keys() | theirs.keys()):
+        if said == says and mine.get(key) != theirs.get(key) and key != "calibration":
+            yield f"{name}.{key}: {mine.get(key, _UNSAID)} -> {theirs.get(key, _UNSAID)}"
+
+
+def _calibration(bundle: Bundle) -> list[str]:
+    if bundle.calibration is None:
+        return [] if bundle.fault is None else [f"cannot be used: {bundle.fault}"]
+    return calibration_lines(bundle.calibration.artefact)
+
+
+def _stages(before: Release, after: Release) -> dict[str, str]:
+    """Return a sentence for each stage that came, went or is of another adapter, by name."""
+    pairs = {name: (getattr(before.stages, name), getattr(after.stages, name)) for name in ("small", "large")}
+    return {
+        name: f"stages.{name}: {stage_words(one)} -> {stage_words(other)}{_OTHER_SCORES}"
+        for name, (one, other) in pairs.items()
+        if getattr(one, "adapter", None) != getattr(other, "adapter", None)
+    }
+
+
+def _fields(one: Bundle, other: Bundle) -> Iterator[str]:
+    mine, theirs = _written_leaves(one), _written_leaves(other)
+    replaced = _stages(one.loaded.release, other.loaded.release)
+    yield from replaced.values()
+    for key in sorted(mine.keys() | theirs.keys()):
+        section, *rest = key.split(".")
+        of_stage = section == "stages"
+        if mine.get(key) == theirs.get(key) or (of_stage and rest[0] in replaced):
+            continue
+        effect = _OTHER_SCORES if of_stage and rest[1] in _SCORES else _meaning(section, rest)
+        yield f"{key}: {mine.get(key, _UNSAID)} -> {theirs.get(key, _UNSAID)}{effect}"
+
+
+def _meaning(section: str, rest: list[str]) -> str:
+    """Return what a key of budgets or limits is, as the reference says it."""
+    models: Mapping[str, type[BaseModel]] = {"budgets": Budgets, "limits": Limits}
+    described = models[section].model_fields[rest[0]].description if section in models else None
+    return "" if described is None else f" ({described})"
+
+
+def _written_leaves(bundle: Bundle) -> dict[str, str]:
+    """Return every value with its default filled in, and as written where a variable stands."""
+    whole = _leaves(bundle.loaded.release.model_dump(mode="json", exclude=set(_NO_POLICY)))
+    written = {key: value for key, value in _leaves(bundle.loaded.written).items() if "${" in value}
+    return whole | {key: value for key, value in written.items() if key.partition(".")[0] not in _NO_POLICY}
+
+
+def _leaves(value: Mapping[str, Any], lead: str = "") -> dict[str, str]:
+    """Return values by dotted key, None for not set left out; lists are one value."""
+    found: dict[str, str] = {}
+    for name, item in value.items():
+        key = f"{lead}{name}"
+        if isinstance(item, Mapping):
+            found |= _leaves(item, f"{key}.")
+        elif item is not None:
+            found[key] = _value(item)
+    return found
+
+
+def _value(item: object) -> str:
+    if isinstance(item, str):
+        return item
+    return f"{item:g}" if isinstance(item, float) else orjson.dumps(item).decode()

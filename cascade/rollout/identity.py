@@ -1,0 +1,115 @@
+"""Hold what a stage is against what it should be: a calibration's scorer, or what its server says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Final
+
+from cascade.calibration.artefact import CalibrationArtefact, ScorerIdentity
+from cascade.policy.release import HttpStage, Release, StageBase, TeiStage
+from cascade.rollout.load import UNSET
+from cascade.stages.base import Observed
+from cascade.stages.fingerprint import fingerprint_of
+from cascade.stages.serializers import serializer
+from cascade.types import Fingerprint, StageName
+
+__all__ = ["FINGERPRINT_FIELDS", "Difference", "first_said", "fitted_for_others", "not_as_declared"]
+
+FINGERPRINT_FIELDS: Final = tuple(item.name for item in fields(Fingerprint))
+_OPTIONAL: Final = frozenset({"revision", "tokenizer_revision"})
+"""Fields whose None means that nobody said; that of an instruction means that there is none."""
+_TOLD: Final = ("model", "revision", "dtype", "version", "max_length")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not the same, or with ``known`` false, that cannot be told."""
+
+    stage: StageName
+    what: str
+    known: bool = True
+
+
+def fitted_for_others(release: Release, artefact: CalibrationArtefact) -> list[Difference]:
+    """Return where the stages of a release are not the scorers that a calibration was fitted on.
+
+    Raises ConfigError for a serializer that does not exist.
+    """
+    stages = (
+        (StageName.SMALL, release.stages.small, artefact.small),
+        (StageName.LARGE, release.stages.large, artefact.large),
+    )
+    return [
+        difference
+        for name, spec, identity in stages
+        if spec is not None
+        for difference in _differences(name, fingerprint_of(spec, serializer(spec.serializer)), identity)
+    ]
+
+
+def _differences(stage: StageName, declared: Fingerprint, identity: ScorerIdentity) -> Iterator[Difference]:
+    if declared.score_space is not identity.space:
+        yield Difference(stage, f"score_space: declared {declared.score_space}, fitted on {identity.space}")
+    if identity.fingerprint is None:
+        yield Difference(stage, f"fitted on {identity.name}, of which only the name is known", known=False)
+        return
+    has = asdict(declared)
+    for name in FINGERPRINT_FIELDS:
+        if name == "score_space":
+            continue
+        if name not in identity.fingerprint:
+            yield Difference(stage, f"{name}: the calibration does not know it", known=False)
+            continue
+        fitted, mine = identity.fingerprint[name], has[name]
+        if fitted == mine:
+            continue
+        unsaid = name in _OPTIONAL and (fitted is None or mine is None)
+        unset = isinstance(mine, str) and UNSET in mine
+        yield Difference(stage, f"{name}: declared {mine}, fitted on {fitted}", known=not (unsaid or unset))
+
+
+def not_as_declared(spec: StageBase, first: Observed, now: Observed) -> list[str]:
+    """Return where what a server says is not what the release declares, or no longer what it first said.
+
+    What the release does not say, a revision or a version of the engine, is held against ``first``. What
+    a server does not say is never held against it.
+    """
+    declared = _declared(spec)
+    told = []
+    for name in _TOLD:
+        said = getattr(now, name)
+        if said is None:
+            continue
+        if name in declared:
+            if not _agrees(name, declared[name], said):
+                told.append(f"{name}: declared {declared[name]}, the server says {said}")
+        elif (before := getattr(first, name)) is not None and before != said:
+            told.append(f"{name}: the server said {before} at first, now {said}")
+    return told
+
+
+def first_said(before: Observed | None, now: Observed) -> Observed:
+    """Return what a server said first of each thing; what it did not say before may be said now."""
+    if before is None:
+        return now
+    return replace(before, **{name: getattr(now, name) for name in _TOLD if getattr(before, name) is None})
+
+
+def _declared(spec: StageBase) -> dict[str, str | int]:
+    """Return what a release says of what a server may tell. A model's name means the same only to TEI."""
+    version = spec.engine.partition("/")[2]
+    found: dict[str, str | int | None] = {"revision": spec.revision, "dtype": spec.dtype, "version": version or None}
+    if isinstance(spec, TeiStage):
+        found["model"] = spec.model
+    if isinstance(spec, HttpStage):
+        found["max_length"] = spec.max_length
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _agrees(name: str, declared: str | int, said: str | int) -> bool:
+    if isinstance(declared, int) or isinstance(said, int):
+        return int(declared) <= int(said)  # a server may take longer pairs than it is sent
+    if name == "version":  # 1.9 is 1.9.3 too, and not 1.90
+        return said == declared or said.startswith((f"{declared}.", f"{declared}-", f"{declared}+"))
+    return declared == said

@@ -1,0 +1,129 @@
+"""Check everything that can be known of a release before it serves, without calling a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import assert_never
+
+import orjson
+
+from cascade.calibration.artefact import CalibrationArtefact
+from cascade.calibration.calibrated import Calibration
+from cascade.errors import ConfigError
+from cascade.policy.release import Release
+from cascade.rollout.bundle import Bundle, evidence_of, load_bundle
+from cascade.rollout.identity import FINGERPRINT_FIELDS, fitted_for_others
+from cascade.rollout.load import LoadedRelease, offline, variables_of
+from cascade.rollout.sanity import not_meant
+from cascade.rollout.source import Source
+
+__all__ = ["Finding", "Severity", "Verification", "verify"]
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found, in a sentence."""
+
+    severity: Severity
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was found of a release, errors first."""
+
+    loaded: LoadedRelease
+    calibration: Calibration | None
+    findings: tuple[Finding, ...]
+
+    def passes(self, *, strict: bool) -> bool:
+        """Tell whether the release may be rolled out; ``strict`` lets no warning pass."""
+        return not any(strict or finding.severity is Severity.ERROR for finding in self.findings)
+
+
+def verify(path: Path, environment: Mapping[str, str], digest: str | None = None) -> Verification:
+    """Check the release at ``path``, and where ``digest`` is given that it is that one.
+
+    Variables need not be set: what they would say of a stage is then not compared. Raises ConfigError where it is
+    no release at all.
+    """
+    bundle = load_bundle(path, offline(environment))
+    found = sorted(_findings(bundle, environment, digest), key=lambda one: one.severity is not Severity.ERROR)
+    return Verification(bundle.loaded, bundle.calibration, tuple(found))
+
+
+def _findings(bundle: Bundle, environment: Mapping[str, str], digest: str | None) -> Iterator[Finding]:
+    loaded, release = bundle.loaded, bundle.loaded.release
+    artefact = None if bundle.calibration is None else bundle.calibration.artefact
+    if digest is not None and digest != loaded.digest:
+        yield Finding(Severity.ERROR, f"its digest is {loaded.digest}, not the one asked for")
+    yield from (Finding(Severity.WARNING, f"{name}: no file of a bundle") for name in bundle.source.strays)
+    unset = sorted(_compared(loaded) - set(environment))
+    if unset:
+        yield Finding(Severity.WARNING, f"variables are not set, and what they say is not compared: {', '.join(unset)}")
+    if bundle.fault is not None:
+        yield Finding(Severity.ERROR, bundle.fault)
+    if artefact is not None:
+        yield from _benefit(release, artefact)
+    yield from _identity(release, artefact)
+    yield from _evidence(bundle.source, loaded)
+    yield from (Finding(Severity.WARNING, sentence) for sentence in not_meant(release, artefact))
+
+
+def _compared(loaded: LoadedRelease) -> set[str]:
+    """Return the variables that say what a stage is; an address or where a key is kept is not compared."""
+    stages = (stage for stage in loaded.written["stages"].values() if stage is not None)
+    return variables_of([value for stage in stages for name, value in stage.items() if name in FINGERPRINT_FIELDS])
+
+
+def _benefit(release: Release, artefact: CalibrationArtefact) -> Iterator[Finding]:
+    """Hold an escalation against what fitting found of it. Mode observe answers by the large stage all the same."""
+    match artefact.benefit.status:
+        case "none-found":
+            severity = Severity.WARNING if release.mode == "observe" else Severity.ERROR
+            yield Finding(
+                severity, "it escalates, and by judgements the large stage does not help: escalation should be none"
+            )
+        case "not-shown":
+            yield Finding(Severity.WARNING, "it escalates, and that the large stage helps is not shown")
+        case "shown":
+            return
+        case _:
+            assert_never(artefact.benefit.status)
+
+
+def _identity(release: Release, artefact: CalibrationArtefact | None) -> Iterator[Finding]:
+    if artefact is None:
+        return
+    try:
+        differences = fitted_for_others(release, artefact)
+    except ConfigError as error:
+        yield Finding(Severity.ERROR, str(error))
+        return
+    for one in differences:
+        severity = Severity.ERROR if one.known else Severity.WARNING
+        yield Finding(severity, f"calibration, {one.stage} stage: {one.what}")
+
+
+def _evidence(source: Source, loaded: LoadedRelease) -> Iterator[Finding]:
+    named = evidence_of(loaded)
+    for kind in ("certificate", "report"):
+        if kind not in named:
+            yield Finding(Severity.WARNING, f"evidence: it names no {kind}")
+            continue
+        try:
+            orjson.loads(source.artefacts.read(named[kind]))
+        except ConfigError as error:
+            yield Finding(Severity.ERROR, f"evidence, {kind}: {error}")
+        except orjson.JSONDecodeError:
+            yield Finding(Severity.ERROR, f"evidence, {kind}: {named[kind]} is not JSON")

@@ -1,0 +1,1 @@
+"""Calibrations: what they estimate, and what holds of it whatever the scores."""

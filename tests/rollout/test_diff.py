@@ -1,0 +1,139 @@
+"""What changes for traffic from one release to another, and how a release is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cascade.rollout.bundle import Bundle, load_bundle
+from cascade.rollout.diff import differences
+from cascade.rollout.load import offline
+from cascade.rollout.show import description
+
+from .arrange import artefact_for, stage_data, write_release
+
+
+def _bundle(folder: Path, artefact: Any = None, **changes: Any) -> Bundle:
+    return load_bundle(write_release(folder, artefact, **changes).path, offline({}))
+
+
+def _told(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return differences(_bundle(folder / "one", **one), _bundle(folder / "other", **other))
+
+
+@pytest.mark.parametrize(
+    "other", [{"release": "r2"}, {"evidence": None}, {"depth": {"depth": 50}}, {"limits": {"max_candidates": 200}}]
+)
+def test_name_evidence_and_what_is_the_default_change_nothing(tmp_path: Path, other: dict[str, Any]) -> None:
+    """The same behaviour in other words is no change for traffic."""
+    assert _told(tmp_path, {}, other) == []
+
+
+_BUDGETS = {"total_ms": 100, "small_ms": 40, "large_ms": 60, "reserve_ms": 10}
+_SMALL = {"small": stage_data("small")}
+_BOTH = {**_SMALL, "large": stage_data("large")}
+_STATIC = {"kind": "static", "top_m": 20}
+_LARGE_WORDS = "org/large, float32, tei/1.9, passthrough@1, 512 tokens, logit"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        ({}, {"depth": 100}, ["depth: the first 50 candidates -> the first 100 candidates"]),
+        (
+            {},
+            {"depth": {"kind": "skip", "duplicate_head": 0.9}},
+            ["depth: the first 50 candidates -> no candidate; the first 20 where the head repeats itself"],
+        ),
+        (
+            {"depth": {"kind": "skip"}},
+            {"depth": {"kind": "skip", "duplicate_head": 0.9}},
+            ["depth.duplicate_head: 0.8 -> 0.9"],
+        ),
+        (
+            {},
+            {"budgets": _BUDGETS | {"total_ms": 80.5}},
+            ["budgets.total_ms: 100 -> 80.5 (Deadline where the caller names none)"],
+        ),
+        (
+            {},
+            {"limits": {"max_candidates": 100}},
+            ["limits.max_candidates: 200 -> 100 (Candidates scored; the rest keep first-stage order)"],
+        ),
+        ({}, {"fallback": "error"}, ["fallback: original-order -> error"]),
+        ({}, {"probe": "enforce"}, ["probe: warn -> enforce"]),
+        (
+            {},
+            {"stages": {**_BOTH, "small": stage_data("small", dtype="float16", url="${SERVER}", connect_ms=50)}},
+            [
+                "stages.small.connect_ms: 1000 -> 50",
+                "stages.small.dtype: float32 -> float16; its scores are others",
+                "stages.small.url: http://stage.example -> ${SERVER}",
+            ],
+        ),
+        (
+            {},
+            {"stages": {**_BOTH, "small": stage_data("small", auth={"env": "KEY"})}},
+            ["stages.small.auth.env: not there -> KEY"],
+        ),
+        (
+            {"stages": _SMALL, "escalation": "none"},
+            {"stages": {**_SMALL, "large": stage_data("large", adapter="vllm")}, "escalation": _STATIC},
+            [
+                "escalation: nothing goes to the large stage -> the first 20 of the small order go to the large stage",
+                f"stages.large: none -> vllm: {_LARGE_WORDS}; its scores are others",
+            ],
+        ),
+    ],
+)
+def test_each_change_is_a_line(tmp_path: Path, one: dict[str, Any], other: dict[str, Any], told: list[str]) -> None:
+    """Before and after, and what it means where that is known."""
+    assert _told(tmp_path, one, other) == told
+
+
+def test_another_calibration_is_told_by_digest_and_by_what_it_was_fitted_on(tmp_path: Path) -> None:
+    """Only what differs of the two is said."""
+    one, other = _bundle(tmp_path / "one"), _bundle(tmp_path / "other", artefact_for(channels=("bm25", "dense")))
+    digests = [bundle.loaded.release.calibration for bundle in (one, other)]
+    assert differences(one, other) == [
+        f"calibration: {digests[0]} -> {digests[1]}",
+        "  was: requests must carry the channels: bm25",
+        "  now: requests must carry the channels: bm25, dense",
+    ]
+
+
+def test_a_calibration_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """A difference from what is missing cannot be said."""
+    one = _bundle(tmp_path / "one", escalation=_STATIC)
+    written = write_release(tmp_path / "other")
+    written.calibration.unlink()
+    told = differences(one, load_bundle(written.path, {}))
+    assert told[1] == f"calibration: none -> {written.digest}"
+    assert told[2].startswith("  now: cannot be used: artefact sha256:")
+
+
+def test_a_release_is_shown_in_words_without_its_addresses(tmp_path: Path) -> None:
+    """Name, digests, stages, depth, escalation, time, calibration and evidence."""
+    bundle = _bundle(tmp_path)
+    lines = description(bundle)
+    assert [line.partition("  ")[0] for line in lines if line[0] != " "] == [
+        "release", "digest", "policy digest", "mode", "small stage", "large stage", "depth", "escalation", "time",
+        "calibration", "certificate", "report",
+    ]  # fmt: skip
+    assert lines[1].endswith(bundle.loaded.digest)
+    assert f"calibration    {bundle.loaded.release.calibration}" in lines
+    assert "               requests must carry the channels: bm25" in lines
+    assert "time           100 ms in all, small 40, large 60, kept 10; where it is not enough: original-order" in lines
+    assert "stage.example" not in "".join(lines)
+
+
+def test_a_release_is_shown_without_a_calibration_and_without_evidence(tmp_path: Path) -> None:
+    """None is said; one that cannot be used says why."""
+    lines = description(_bundle(tmp_path / "none", escalation=_STATIC, evidence=None))
+    assert lines[-3:] == ["calibration    none", "certificate    none", "report         none"]
+    written = write_release(tmp_path / "missing")
+    written.calibration.unlink()
+    lines = description(load_bundle(written.path, {}))
+    assert any(line.startswith("calibration    cannot be used: artefact sha256:") for line in lines)

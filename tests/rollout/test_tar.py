@@ -1,0 +1,168 @@
+"""Bundles as a tar: bytes that follow from the contents, and reading what anybody may have written."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cascade.errors import ConfigError
+from cascade.rollout import tar as module
+from cascade.rollout.tar import read_tar, tar_bytes
+
+_NAME = f"artifacts/{'ab' * 32}.json"
+_CONTENTS = {"release.yaml": b"release: r1\n", _NAME: b"{}"}
+
+
+def _write(folder: Path, data: bytes) -> Path:
+    path = folder / "bundle.tar"
+    path.write_bytes(data)
+    return path
+
+
+def _tar(*members: tuple[tarfile.TarInfo, bytes], form: int = tarfile.PAX_FORMAT) -> bytes:
+    """Return a tar as another program would write it."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w", format=form) as tar:
+        for member, content in members:
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return written.getvalue()
+
+
+def _member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, link
+    return member
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(
+        st.binary(min_size=32, max_size=32).map(lambda raw: f"artifacts/{raw.hex()}.json"), st.binary(max_size=2000),
+        max_size=4,
+    ),
+    st.binary(max_size=2000),
+)  # fmt: skip
+def test_what_is_written_is_read(tmp_path: Path, artefacts: dict[str, bytes], release: bytes) -> None:
+    """Every bundle's files come back as they were, and their order does not show in the bytes."""
+    contents = {"release.yaml": release, **artefacts}
+    data = tar_bytes(contents)
+    assert read_tar(_write(tmp_path, data)) == contents
+    assert tar_bytes(dict(reversed(contents.items()))) == data
+
+
+def test_a_tar_has_no_time_owner_or_compression() -> None:
+    """What differs between machines and moments is left out."""
+    with tarfile.open(fileobj=io.BytesIO(tar_bytes(_CONTENTS)), mode="r:") as tar:
+        members = tar.getmembers()
+    assert [member.name for member in members] == sorted(_CONTENTS)
+    assert {(m.mtime, m.uid, m.gid, m.uname, m.gname, m.mode) for m in members} == {(0, 0, 0, "", "", 0o644)}
+
+
+def test_a_tar_of_a_folder_is_read_as_common_programs_write_it(tmp_path: Path) -> None:
+    """``tar cf bundle.tar .`` has a dot before names and entries for folders."""
+    data = _tar(
+        (_member("./", tarfile.DIRTYPE), b""),
+        (_member("./release.yaml"), b"a: 1\n"),
+        (_member("./artifacts", tarfile.DIRTYPE), b""),
+        (_member(f"./{_NAME}"), b"{}"),
+    )
+    assert read_tar(_write(tmp_path, data)) == {"release.yaml": b"a: 1\n", _NAME: b"{}"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../release.yaml", "/release.yaml", "artifacts/../release.yaml", "artifacts/../../etc/passwd", "a/release.yaml",
+        "release.yml", "RELEASE.YAML", "artifacts/x.json", f"{_NAME}\n", f"artifacts/{'AB' * 32}.json", ".", "", "././x",
+    ],
+)  # fmt: skip
+def test_a_name_that_no_bundle_has_is_refused(tmp_path: Path, name: str) -> None:
+    """Paths that lead outside are among them; the name is not repeated."""
+    data = _tar((_member("release.yaml"), b"a: 1\n"), (_member(name), b"kingfisher"))
+    with pytest.raises(ConfigError, match=r"entry 1: its name is none that a bundle has$"):
+        read_tar(_write(tmp_path, data))
+    assert list(tmp_path.parent.glob("release.yaml")) == []
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
+)
+def test_what_is_no_plain_file_is_refused(tmp_path: Path, kind: bytes) -> None:
+    """A link under a bundle's name would lead elsewhere."""
+    data = _tar((_member("release.yaml", kind, "/etc/passwd"), b""))
+    with pytest.raises(ConfigError, match=r"release\.yaml: not a plain file$"):
+        read_tar(_write(tmp_path, data))
+
+
+def test_a_sparse_file_is_refused(tmp_path: Path) -> None:
+    """A few bytes may stand for gigabytes of nothing."""
+    member = _member("x")
+    member.pax_headers = {
+        "GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.name": "release.yaml",
+        "GNU.sparse.size": str(2**40), "GNU.sparse.map": "0,4", "GNU.sparse.numblocks": "1",
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=r"not a plain file|larger than"):
+        read_tar(_write(tmp_path, _tar((member, b"abcd"))))
+
+
+def test_a_file_given_twice_is_refused(tmp_path: Path) -> None:
+    """Programs disagree on which of two counts."""
+    data = _tar((_member("release.yaml"), b"a: 1\n"), (_member("./release.yaml"), b"a: 2\n"))
+    with pytest.raises(ConfigError, match=r"release\.yaml: there twice$"):
+        read_tar(_write(tmp_path, data))
+
+
+def test_too_many_entries_are_refused(tmp_path: Path) -> None:
+    """A bundle has few files."""
+    members = [(_member(f"artifacts/{number:064x}.json"), b"{}") for number in range(70)]
+    with pytest.raises(ConfigError, match=r"more than 64 entries$"):
+        read_tar(_write(tmp_path, _tar(*members)))
+
+
+def test_a_file_that_says_it_is_too_large_is_refused_unread(tmp_path: Path) -> None:
+    """Sizes are told before contents, and cost nothing to claim."""
+    member = _member("release.yaml")
+    member.size = 2**34
+    with pytest.raises(ConfigError, match=r"release\.yaml: larger than \d+ bytes$"):
+        read_tar(_write(tmp_path, member.tobuf(tarfile.GNU_FORMAT)))
+
+
+def test_a_tar_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    """It is not even read."""
+    path = tmp_path / "bundle.tar"
+    with path.open("wb") as file:
+        file.truncate(module.LARGEST_TAR + 1)
+    with pytest.raises(ConfigError, match="larger than"):
+        read_tar(path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: b"", lambda data: data[:700], lambda data: b"x" * 5000, lambda data: b"\x1f\x8b" + data],
+    ids=["empty", "cut short", "no tar", "compressed"],
+)
+def test_what_is_no_whole_tar_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    """The error tells the file and no more."""
+    with pytest.raises(ConfigError, match="not a tar, or damaged"):
+        read_tar(_write(tmp_path, damage(tar_bytes({"release.yaml": b"a" * 1000}))))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(st.data())
+def test_any_bytes_are_read_or_refused_and_nothing_else_happens(tmp_path: Path, data: st.DataObject) -> None:
+    """Whatever was done to a tar, the answer is files of a bundle's names or a ConfigError."""
+    whole = bytearray(tar_bytes(_CONTENTS))
+    for _ in range(data.draw(st.integers(1, 8))):
+        whole[data.draw(st.integers(0, 2047))] = data.draw(st.integers(0, 255))
+    try:
+        files = read_tar(_write(tmp_path, bytes(whole)))
+    except ConfigError:
+        return
+    assert set(files) <= {"release.yaml"} | {name for name in files if name.startswith("artifacts/")}

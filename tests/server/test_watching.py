@@ -1,0 +1,272 @@
+"""The safe mode: when it decides, what is told of it, and that a request is decided by one state."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cascade.calibration.calibrated import Calibration
+from cascade.pipeline import Pipeline
+from cascade.rollout.bundle import load_bundle
+from cascade.server.calibration_use import CalibrationState, calibration_use
+from cascade.server.watching import settle, watch_stages
+from cascade.stages.base import Observed
+from cascade.telemetry.logs import configure_logging
+from cascade.testing.clock import run_virtual
+from cascade.testing.stages import ScriptedStage
+from cascade.types import Action, StageName
+from tests.logs import logging_given_back
+from tests.rollout.arrange import artefact_for, digest_for, stage_data, write_release
+from tests.server.sidecar import Sidecar, sidecar
+
+_AS_DECLARED = Observed(model="org/small", dtype="float32", version="1.9.1")
+_OTHER = Observed(model="org/small", dtype="float32", version="1.8.0")
+_TEXTS = [f"text {number}" for number in range(20)]
+
+
+def _score(query: str, text: str) -> float:
+    number = int(text.split()[1])
+    return float(number * number % 17)
+
+
+def _serve(
+    folder: Path, *, delay_ms: float = 0.0, spoil: Callable[[Path], object] | None = None, **changes: Any
+) -> Sidecar:
+    """Return a sidecar that serves a release with its calibration; the safe mode sends the first three."""
+    rule = {"kind": "calibrated", "price_per_pair": 0.05, "safe_top_m": 3, "calibration": digest_for()}
+    written = write_release(folder, **{"escalation": rule} | changes)
+    if spoil is not None:
+        spoil(written.calibration)
+    bundle = load_bundle(written.path, {})
+    small = ScriptedStage(_score, delay_ms=delay_ms, observed=_AS_DECLARED)
+    served = sidecar(small, ScriptedStage(_score, delay_ms=delay_ms), release=bundle.loaded.release)
+    service, stages = served.service, served.service.pipeline.stages
+
+    def make(calibration: Calibration | None) -> Pipeline:
+        return Pipeline(
+            bundle.loaded.release,
+            stages,
+            calibration=calibration,
+            clock=service.clock,
+            new_id=lambda: "id",
+            hash_query=lambda query: "hash",
+            count_fault=service.faults,
+        )
+
+    service.pipeline, service.calibration = calibration_use(bundle, make)
+    settle(service)
+    return served
+
+
+async def _ask(served: Sidecar) -> dict[str, Any]:
+    candidates = [
+        {"id": str(number), "text": text, "scores": {"bm25": float(20 - number)}} for number, text in enumerate(_TEXTS)
+    ]
+    response = await served.post(
+        "/v1/cascade/rerank", {"query": "q", "candidates": candidates, "explain": True, "deadline_ms": 100}
+    )
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def _logged(play: Coroutine[Any, Any, None]) -> list[dict[str, Any]]:
+    """Play on virtual time; return the log's lines."""
+    with logging_given_back():
+        log = io.BytesIO()
+        configure_logging("info", log)
+        run_virtual(play)
+    return [orjson.loads(line) for line in log.getvalue().splitlines()]
+
+
+async def _state(served: Sidecar) -> dict[str, Any]:
+    told: dict[str, Any] = (await served.admin.get("/status")).json()["calibration"]
+    return told
+
+
+def test_a_calibration_that_fits_decides(tmp_path: Path) -> None:
+    """Answers are not degraded, status and metric say that it is used, and the log says nothing."""
+
+    async def play() -> None:
+        served = _serve(tmp_path)
+        answer = await _ask(served)
+        assert answer["degraded"] == []
+        assert answer["explain"]["action"] == Action.CLUSTER
+        assert await _state(served) == {
+            "digest": served.service.pipeline.release.calibration, "state": "used", "reasons": [], "uncompared": [],
+        }  # fmt: skip
+        assert (await served.metrics())["cascade_safe_mode"] == 0
+
+    assert [line["event"] for line in _logged(play())] == ["rerank"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "changes", "told"),
+    [
+        (Path.unlink, {}, "artefact sha256:.*: no file has this digest"),
+        (lambda path: path.write_bytes(b"{}"), {}, "artefact sha256:.*: no file has this digest"),
+        (
+            None,
+            {"stages": {"small": stage_data("small", quantization="int8"), "large": stage_data("large")}},
+            "small stage: quantization: declared int8, fitted on none",
+        ),
+    ],
+    ids=["missing", "altered", "fitted for another"],
+)
+def test_a_calibration_that_cannot_be_used_means_the_safe_mode_from_the_start(
+    tmp_path: Path, spoil: Callable[[Path], object] | None, changes: dict[str, Any], told: str
+) -> None:
+    """Every answer says so, the head of the small order is escalated, and status, metric and log say why."""
+
+    async def play() -> None:
+        served = _serve(tmp_path, spoil=spoil, **changes)
+        answer = await _ask(served)
+        assert answer["degraded"] == ["calibration_mismatch"]
+        assert answer["explain"]["action"] == Action.SAFE
+        assert len(answer["explain"]["escalated"]) == 3
+        state = await _state(served)
+        assert state["state"] == CalibrationState.SAFE_MODE
+        (reason,) = state["reasons"]
+        assert re.match(told, reason)
+        assert (await served.metrics())["cascade_safe_mode"] == 1
+        settle(served.service)
+
+    lines = [line for line in _logged(play()) if line["event"] == "safe mode"]
+    assert len(lines) == 1
+    assert lines[0]["level"] == "warning"
+
+
+def test_what_cannot_be_compared_is_told_and_used_all_the_same(tmp_path: Path) -> None:
+    """A calibration that knows only a scorer's name decides."""
+
+    async def play() -> None:
+        served = _serve(tmp_path)
+        service = served.service
+        bundle = load_bundle(write_release(tmp_path / "named", artefact_for(small=None)).path, {})
+        service.pipeline, service.calibration = calibration_use(bundle, lambda calibration: service.pipeline)
+        settle(service)
+        state = await _state(served)
+        assert state["state"] == CalibrationState.USED
+        assert state["uncompared"] == ["small stage: fitted on small, of which only the name is known"]
+
+    _logged(play())
+
+
+def test_a_release_without_a_calibration_has_no_safe_mode(tmp_path: Path) -> None:
+    """A server that is not as declared changes nothing about what decides."""
+
+    async def play() -> None:
+        served = _serve(tmp_path, escalation={"kind": "static", "top_m": 5})
+        served.small.observed = _OTHER
+        before = served.service.pipeline
+        settle(served.service)
+        assert served.service.pipeline is before
+        assert (await _state(served))["state"] == CalibrationState.NONE
+        assert (await served.metrics())["cascade_safe_mode"] == 0
+
+    assert _logged(play()) == []
+
+
+def test_a_server_that_changes_is_noticed_within_the_interval_and_so_is_its_return(tmp_path: Path) -> None:
+    """The safe mode comes and goes; each is one line of the log, with why."""
+
+    async def play() -> None:
+        served = _serve(tmp_path)
+        watching = asyncio.create_task(watch_stages(served.service, 60.0))
+        served.small.observed = _OTHER
+        await asyncio.sleep(60.5)
+        assert (await _ask(served))["degraded"] == ["calibration_mismatch"]
+        await asyncio.sleep(60)
+        served.small.observed = _AS_DECLARED
+        await asyncio.sleep(60)
+        assert (await _ask(served))["degraded"] == []
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    lines = [line for line in _logged(play()) if line["event"] != "rerank"]
+    assert [(line["event"], line["level"]) for line in lines] == [("safe mode", "warning"), ("safe mode ended", "info")]
+    assert lines[0]["why"] == ["small stage: version: declared 1.9, the server says 1.8.0"]
+
+
+def test_a_server_that_did_not_answer_is_looked_at_again_soon(tmp_path: Path) -> None:
+    """It may come back as another: that is noticed in seconds, not in an interval."""
+
+    async def play() -> None:
+        served = _serve(tmp_path)
+        served.small.observed = None
+        watching = asyncio.create_task(watch_stages(served.service, 60.0))
+        await asyncio.sleep(7)
+        served.small.observed = _OTHER
+        await asyncio.sleep(2)
+        assert served.service.calibration.state is CalibrationState.SAFE_MODE
+        looks = served.small.looks
+        await asyncio.sleep(50)
+        assert served.small.looks == looks
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    _logged(play())
+
+
+def test_a_fault_of_ours_while_looking_is_counted_and_looking_goes_on(tmp_path: Path) -> None:
+    """The task outlives it."""
+
+    class Faulty(ScriptedStage):
+        async def look_again(self) -> bool:
+            await ScriptedStage.look_again(self)
+            raise ValueError("kingfisher")
+
+    async def play() -> None:
+        served = _serve(tmp_path)
+        faulty = Faulty(_score, observed=_AS_DECLARED)
+        served.service.pipeline.stages = {StageName.SMALL: faulty}
+        watching = asyncio.create_task(watch_stages(served.service, 1.0))
+        await asyncio.sleep(5.5)
+        assert faulty.looks == 5
+        assert (await served.metrics())["cascade_internal_faults_total"] == 5
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    assert b"kingfisher" not in orjson.dumps(_logged(play()))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(safe_at_first=st.booleans(), waits_ms=st.lists(st.integers(1, 30), max_size=6))
+def test_a_request_is_decided_by_one_state(tmp_path: Path, *, safe_at_first: bool, waits_ms: list[int]) -> None:
+    """However often the safe mode comes and goes under way, the answer is wholly of the state that it began in."""
+
+    async def play() -> None:
+        served = _serve(tmp_path, delay_ms=20.0)
+
+        def flip() -> None:
+            served.small.observed = _OTHER if served.small.observed == _AS_DECLARED else _AS_DECLARED
+            settle(served.service)
+
+        async def flip_under_way() -> None:
+            for wait_ms in waits_ms:
+                await asyncio.sleep(wait_ms / 1000)
+                flip()
+
+        if safe_at_first:
+            flip()
+        flipping = asyncio.create_task(flip_under_way())
+        answer = await _ask(served)
+        explained = answer["explain"]
+        assert (explained["action"] == Action.SAFE) is safe_at_first
+        assert (answer["degraded"] == ["calibration_mismatch"]) is safe_at_first
+        assert (explained["estimates"] is None) is safe_at_first
+        assert (len(explained["escalated"]) == 3) is safe_at_first
+        await flipping
+        assert (served.service.calibration.state is CalibrationState.SAFE_MODE) is bool(
+            safe_at_first ^ len(waits_ms) % 2
+        )
+
+    _logged(play())

@@ -1,0 +1,1 @@
+"""Signals of a query."""
