@@ -143,7 +143,8 @@ class Pipeline:
                 return
             run.action, run.misfit, run.first = choice.action, choice.misfit, choice.first
             run.estimates = choice.estimates
-            if choice.misfit is not None:
+            # Where the small stage failed its round has told why, and that the calibration needs its scores is no news.
+            if choice.misfit is not None and (run.small or not run.degraded):
                 run.degrade(DegradedReason.CALIBRATION_MISMATCH)
             if not choice.indices:
                 return
@@ -292,7 +293,9 @@ class Pipeline:
     def _unit_score(self, run: _Run, stage: StageName, index: int) -> float:
         score = (run.large if stage is StageName.LARGE else run.small)[index]
         name: Literal["small", "large"] = "large" if stage is StageName.LARGE else "small"
-        relevance = None if self._calibration is None else self._calibration.relevance(name, score)
+        # Mode observe answers as before, its scores too.
+        used = self._calibration if self.release.mode == "cascade" else None
+        relevance = None if used is None else used.relevance(name, score)
         return to_unit(score, self.stages[stage].space) if relevance is None else relevance
 
 

@@ -213,10 +213,12 @@ def _sweeps(split: Split, k: int, metric: Metric, rule: Mapping[str, Any]) -> di
 
 def _side_by_side(parts: Sequence[Sweep]) -> Sweep:
     first = parts[0]
-    settings = min((part.settings for part in parts), key=len)
+    settings = first.settings
+    if any(part.settings != settings for part in parts):
+        raise SystemExit(f"{first.name}: the parts have different settings; their lists differ in length")
 
     def joined(tables: Sequence[Any]) -> Any:
-        return np.concatenate([table[: len(settings)] for table in tables], axis=1)
+        return np.concatenate(tables, axis=1)
 
     return Sweep(
         name=first.name,

@@ -15,65 +15,32 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from cascade.fit.depth import Observed, fit_depth, fit_fixed, tried_on
-from cascade.metrics.gain import Gain, gains_of
-from cascade.metrics.rows import ideal_dcg, ndcg_rows
+from cascade.fit.depth import fit_depth, fit_fixed, tried_on
+from cascade.fit.observed import Observed, observe
+from cascade.metrics import Gain
+from cascade.replay.queries import Roles, replayed
 from cascade.replay.table import ScoreTable, read_table
-from cascade.signals import SIGNALS, Family, Inputs, compute
-from cascade.types import QueryClass
 
-__all__ = ["DEPTHS", "main", "names_for", "observe"]
+__all__ = ["DEPTHS", "main", "observed"]
 
 DEPTHS: Final = (10, 15, 20, 30, 50, 75, 100)
+_UNREAD: Final = "no large stage"
+"""Stands for the large scores that a replay has and depth does not read."""
 
 
-def names_for(channels: Sequence[str]) -> tuple[str, ...]:
-    """Return the signals that scores alone give: of each channel, of each pair, and of all."""
-    ordered = sorted(channels)
-    names: list[str] = []
-    for signal in SIGNALS:
-        if signal.family is Family.CHANNEL and not signal.name.endswith(".wig"):
-            names += [signal.name.replace("<channel>", channel) for channel in ordered]
-        elif signal.family is Family.PAIR:
-            names += [
-                signal.name.replace("<a>.<b>", f"{one}.{other}")
-                for at, one in enumerate(ordered)
-                for other in ordered[at + 1 :]
-            ]
-    return (*names, "channels.diversity", "channels.separation")
-
-
-def observe(table: ScoreTable, channels: Sequence[str], small: str, k: int, depths: Sequence[int]) -> Observed:
-    """Return the quality of every query at every depth, and its signals; queries without a relevant one are left out."""
-    if table.rel is None:
+def observed(table: ScoreTable, channels: Sequence[str], small: str, k: int, depths: Sequence[int]) -> Observed:
+    """Return the quality of every query at every depth, and its signals, as ``cascade calibrate --fit-depth`` does."""
+    twice = replace(table, scores={**table.scores, _UNREAD: table.column(small)})
+    found = replayed([twice], Roles(tuple(channels), small, _UNREAD), k, Gain.LINEAR)
+    if found.silver:
         raise SystemExit("depth is judged by the column rel")
-    names = names_for(channels)
-    classes = table.of_queries("q_class") if "q_class" in table.attributes else (None,) * len(table.query_ids)
-    quality, signals, kept = [], [], []
-    for query, order in enumerate(table.first_stage_order(channels)):
-        rows = table.rows(query)
-        gains = gains_of(table.rel[rows], Gain.LINEAR)[order]
-        judged = gains if table.grades is None else gains_of(table.grades[query], Gain.LINEAR)
-        ideal = ideal_dcg(judged, k)
-        if ideal <= 0.0:
-            continue
-        scores = table.column(small)[rows][order]
-        orders = [
-            [*np.argsort(-scores[:depth], kind="stable"), *range(min(depth, len(scores)), len(scores))]
-            for depth in depths
-        ]
-        quality.append(ndcg_rows(gains[np.array(orders)], ideal, k))
-        inputs = Inputs({channel: table.column(channel)[rows][order] for channel in channels})
-        computed = compute(names, inputs)
-        signals.append([computed.get(name) for name in names])
-        kept.append(None if (query_class := classes[query]) is None else QueryClass(query_class))
-    return Observed(tuple(depths), np.array(quality), names, np.array(signals), tuple(kept))
+    return observe(found.queries, k, depths)
 
 
 def _report(seen: Observed, halves: tuple[Observed, Observed] | None, prices: Sequence[float]) -> dict[str, Any]:
@@ -111,15 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     table, channels = read_table(options.table), options.first_stage.split(",")
-    seen = observe(table, channels, options.small, options.k, DEPTHS)
+    seen = observed(table, channels, options.small, options.k, DEPTHS)
     halves = None
     if options.halves:
         name, _, value = options.halves.partition("=")
         inside = np.array([str(found) == value for found in table.of_queries(name)])
         one, other = (table.take(np.flatnonzero(chosen)) for chosen in (inside, ~inside))
         halves = (
-            observe(one, channels, options.small, options.k, DEPTHS),
-            observe(other, channels, options.small, options.k, DEPTHS),
+            observed(one, channels, options.small, options.k, DEPTHS),
+            observed(other, channels, options.small, options.k, DEPTHS),
         )
     report = _report(seen, halves, options.price)
     if options.json:

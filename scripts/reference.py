@@ -184,7 +184,7 @@ def signals() -> str:
         "# Signals\n\nGenerated from the code (`scripts/generate.py`). What the rules of `depth` and `direct` may read of a "
         "query before any model has run. `<channel>` is a first-stage channel of the request (a key of `first_stage`, or "
         "of a native candidate's `scores`), `<a>.<b>` a pair of them in name order. A signal whose inputs are missing has no value, and a condition "
-        "on it never holds. Conditions may also ask for `query_class` (identifier, short-ambiguous, multi-part, other) "
+        "on it never holds: so it is with signals of the small stage (`small.`), as the rules are read before it scores. Conditions may also ask for `query_class` (identifier, short-ambiguous, multi-part, other) "
         "and `script`. *Moves with* says what changes the value without changing an order or a gap: a constant added to "
         "a channel's scores (shift), all of them multiplied (scale).\n\n" + "\n".join(rows) + "\n"
     )

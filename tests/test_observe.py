@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from cascade.calibration.artefact import PlattMap
+from cascade.calibration.calibrated import Calibration
 from cascade.errors import NotAnswered, StageOverloaded
 from cascade.guard.beside import Beside
 from cascade.guard.deadline import Deadline
 from cascade.policy.release import Release, parse_release
 from cascade.telemetry.records import Decided
+from cascade.testing.calibration import scripted_artefact
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
@@ -47,6 +50,7 @@ class _Observed:
         beside: Beside | None = None,
         small: ScriptedStage | None = None,
         after_s: float = 10.0,
+        calibration: Calibration | None = None,
         **changes: Any,
     ) -> None:
         assert scenario.small is not None
@@ -61,7 +65,9 @@ class _Observed:
         async def answer() -> Ranking | NotAnswered:
             loop = asyncio.get_running_loop()
             release = _observing(scenario, **changes)
-            pipeline = recorded_pipeline(release, self.stages, self.kept, faults=self.faults, beside=beside)
+            pipeline = recorded_pipeline(
+                release, self.stages, self.kept, faults=self.faults, beside=beside, calibration=calibration
+            )
             ended: Ranking | NotAnswered
             try:
                 ended = await pipeline.rerank(scenario.request())
@@ -100,6 +106,13 @@ def test_the_large_stage_scores_every_candidate_and_places_them_all() -> None:
     assert decision.escalated == (0, 1, 2, 3, 4)
     assert [item.stage for item in decision.rounds] == [StageName.LARGE]
     assert decision.degraded == ()
+
+
+def test_a_calibration_that_is_tried_changes_no_score() -> None:
+    """Its maps of scores are for a release that decides by it."""
+    artefact = scripted_artefact().model_copy(update={"score_maps": {"large": PlattMap(slope=0.1, intercept=-3.0)}})
+    tried = _Observed(calibration=Calibration(artefact, "sha256:1"))
+    assert tried.ranking.results == _Observed().ranking.results
 
 
 def test_candidates_over_the_limit_keep_first_stage_order_and_neither_stage_scores_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,10 @@ from cascade.calibration.features import Described
 __all__ = ["AdditiveModel", "Smooths"]
 
 FloatArray = npt.NDArray[np.float64]
+
+_IN_ONE_THREAD: Final = 200_000
+"""Multiplications that a matrix library does in the thread that asks (OpenBLAS: up to 262144). Beyond, it wakes
+others and waits for them, which on a busy machine stops the event loop for many times as long as the work takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,12 @@ class Smooths:
 
     def __call__(self, columns: FloatArray) -> FloatArray:
         """Return the sum over features, (n, C), of columns (n, all features)."""
+        rows = max(1, _IN_ONE_THREAD // max(1, self.coefficients.size))
+        if len(columns) <= rows:
+            return self._sum(columns)
+        return np.concatenate([self._sum(columns[start : start + rows]) for start in range(0, len(columns), rows)])
+
+    def _sum(self, columns: FloatArray) -> FloatArray:
         features, pieces, powers, outputs = self.coefficients.shape
         x = np.clip(columns[:, self.features], self.knots[:, 0], self.knots[:, -1])
         piece = (x[:, :, None] >= self.knots[:, 1:-1]).sum(axis=2)

@@ -92,6 +92,9 @@ class EntryModel(_Frozen):
 class SecondRoundModel(_Frozen):
     """See `cascade.calibration.second_round.SecondRound`."""
 
+    least_scored: int = Field(
+        ge=1, description="Fewest scored candidates that it was fitted on; with fewer it is not asked"
+    )
     scale: float = Field(gt=0)
     covariance: Matrix
     bins: Vector
@@ -147,11 +150,17 @@ class Benefit(_Frozen):
 
 
 class PricePoint(_Frozen):
-    """The highest price whose cross-fitted replay on the training queries recovered ``target`` of the gap."""
+    """The cheapest price whose cross-fitted replay on the training queries recovered ``target`` of the gap.
+
+    ``low`` and ``high`` are the 95% interval of ``recovered`` over queries: another sample of them recovers
+    about so much, not the target.
+    """
 
     target: float
     price: float
     recovered: float
+    low: float | None = None
+    high: float | None = None
     large_share: float
     judged_by: Literal["judgements", "large-scores"]
 

@@ -73,9 +73,9 @@ class Calibration:
         raise ConfigError(f"calibration {sha256}: its tables do not fit together: {reason}")
 
     @property
-    def has_second_round(self) -> bool:
-        """Tell whether large scores seen can be used to estimate again."""
-        return self._second is not None
+    def second_round_from(self) -> int | None:
+        """Return how many large scores must be seen to estimate again, None where that was not fitted."""
+        return None if self.artefact.second_round is None else self.artefact.second_round.least_scored
 
     def misfit(self, small: FloatArray, channels: Mapping[str, FloatArray]) -> str | None:
         """Return why the estimates would not hold for these candidates, None where nothing speaks against."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,7 +16,14 @@ from cascade.cli.options import channels_of, condition_of
 from cascade.errors import ConfigError
 from cascade.replay.queries import Roles
 from cascade.replay.table import ScoreTable, read_table
+from cascade.rollout.load import load_release, offline
+from cascade.rollout.verify import verify
+from cascade.rollout.words import depth_words
 from cascade.types import ScoreSpace
+
+if TYPE_CHECKING:
+    from cascade.fit.calibrate import Asked
+    from cascade.fit.fitted_depth import FittedDepth
 
 __all__ = ["calibrate"]
 
@@ -61,6 +70,14 @@ def calibrate(
     target: Annotated[
         float, typer.Option("--target", help="Share of the difference that its price recovers: 0.8, 0.9, 0.95 or 0.98.")
     ] = 0.95,
+    fit_depth: Annotated[
+        bool,
+        typer.Option("--fit-depth", help="Also fit how many candidates the small reranker scores, into the release."),
+    ] = False,
+    depth_price: Annotated[
+        float | None,
+        typer.Option("--depth-price", help="nDCG that one more candidate of --fit-depth must gain; unset: 0.0003."),
+    ] = None,
 ) -> None:
     """Fit which candidates the large reranker would put on top, from its own scores; no labels are needed."""
     from cascade.fit.calibrate import Asked
@@ -69,6 +86,10 @@ def calibrate(
 
     if (release is None) != (release_out is None):
         raise ConfigError("--release and --release-out go together")
+    if fit_depth and release is None:
+        raise ConfigError("--fit-depth: the depth goes into a release; name --release and --release-out")
+    price = _price(depth_price, asked=fit_depth)
+    _check_outputs(out, plot, release_out, target)
     conditions = dict(condition_of(each) for each in where or ())
     data = _data(table or [], from_records or [])
     for name, value in conditions.items():
@@ -77,7 +98,11 @@ def calibrate(
     asked = Asked(roles, k, small_space, large_space, conditions, seed, allow_few)
     console = Console(stderr=True)
     with console.status("fitting") as status:
+        depths = None if release is None or price is None else _depths(data, asked, price, release)
         artefact = fit(data, asked, status.update)
+    if depths is not None:
+        deeper = () if artefact.benefit.status == "none-found" else (depths.deeper,)
+        artefact = artefact.model_copy(update={"notes": (*artefact.notes, *depths.notes, *deeper)})
     written = artefact_bytes(artefact)
     _write(out, written)
     digest = artefact_digest(written)
@@ -88,8 +113,48 @@ def calibrate(
     _tell(artefact, Console())
     typer.echo(f"calibration: {out}\n{digest}")
     if release is not None and release_out is not None:
-        told = write_release(release_out, fitted_release(release, artefact, digest, target))
+        rule, history = (None, None) if depths is None else (depths.fit.rule, depths.fit.history)
+        made = fitted_release(release, artefact, digest, target, depth=rule, history=history)
+        told = write_release(release_out, made)
         typer.echo(f"release: {release_out}\n{told}")
+        for finding in verify(release_out, os.environ).findings:
+            typer.echo(f"release verify: {finding.severity}: {finding.what}")
+        if rule is not None:
+            typer.echo(f"depth {depth_words(rule)}")
+
+
+def _check_outputs(out: Path, plot: Path | None, release_out: Path | None, target: float) -> None:
+    """Refuse what would only fail after minutes of fitting. Raises ConfigError."""
+    from cascade.fit.prices import TARGETS
+
+    if target not in TARGETS:
+        raise ConfigError(f"--target: {target:g} is none of {', '.join(f'{one:g}' for one in TARGETS)}")
+    for name, path in (("--out", out), ("--plot", plot), ("--release-out", release_out)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise ConfigError(f"{name} {path}: its folder is not there")
+    if out.exists():
+        raise ConfigError(f"--out {out}: is there already, and releases may name it; name another file")
+
+
+def _price(given: float | None, *, asked: bool) -> float | None:
+    """Return the price of a depth, None where no depth is to be fitted."""
+    from cascade.fit.fitted_depth import DEPTH_PRICE
+
+    if given is not None and not asked:
+        raise ConfigError("--depth-price goes with --fit-depth")
+    if given is not None and not 0.0 <= given < math.inf:
+        raise ConfigError("--depth-price: a number of at least 0 is wanted")
+    if not asked:
+        return None
+    return DEPTH_PRICE if given is None else given
+
+
+def _depths(tables: list[ScoreTable], asked: Asked, price: float, release: Path) -> FittedDepth:
+    """Fit a depth that the release's limits allow."""
+    from cascade.fit.fitted_depth import fitted_depth
+
+    most = load_release(release, offline({})).release.limits.max_candidates
+    return fitted_depth(tables, asked.roles, asked.k, price, most, asked.seed)
 
 
 def _data(tables: list[Path], records: list[Path]) -> list[ScoreTable]:
@@ -128,9 +193,14 @@ def _tell(artefact: CalibrationArtefact, console: Console) -> None:
                 f"{row.brier:.4f}", f"{row.ece:.4f}", f"{row.ece_floor:.4f}",
             )  # fmt: skip
     console.print(rows)
-    prices = Table("recovers", "price a pair", "large share", "judged by", title="Prices, cross-fitted")
+    prices = Table("target", "recovers", "95% interval", "price a pair", "large share", "judged by")
+    prices.title = "Prices, cross-fitted"
     for point in artefact.prices:
-        prices.add_row(f"{point.recovered:.3f}", f"{point.price:.2g}", f"{point.large_share:.3f}", point.judged_by)
+        ends = " to ".join("none" if end is None else f"{end:.3f}" for end in (point.low, point.high))
+        prices.add_row(
+            f"{point.target:g}", f"{point.recovered:.3f}", ends, f"{point.price:.3g}", f"{point.large_share:.3f}",
+            point.judged_by,
+        )  # fmt: skip
     console.print(prices)
     for note in artefact.notes:
         console.print(note)

@@ -120,7 +120,7 @@ def _calibrated(tables: Sequence[ScoreTable], asked: Asked, progress: Callable[[
     base = CalibrationArtefact(
         format="cascade-calibration/1",
         method="splines+logistic",
-        trained_on=_trained_on(table, asked, found, len(data.large)),
+        trained_on=_trained_on(table, asked, found, _scored_by_both(training)),
         small=small,
         large=large,
         channels=channels,
@@ -129,7 +129,7 @@ def _calibrated(tables: Sequence[ScoreTable], asked: Asked, progress: Callable[[
         entry=entry,
         second_round=second,
         benefit=benefit,
-        notes=(*notes, *_guessed(table, asked)),
+        notes=(*notes, *_chosen(table), *_guessed(table, asked)),
     )
     progress("replaying prices")
     update = _judged_parts(base, queries, training, crossed, estimates, asked)
@@ -161,9 +161,9 @@ def _judged_parts(
     """Fit what reads quality: prices, whether the small order is acceptable, score maps and a final order."""
     judged = not queries[0].judgement.silver
     ends = np.array([quality_of_ends(query, asked.k) for query in queries])
-    sweep = replayed_sweep(queries, crossed.fold.tolist(), _fold_calibration(base, crossed), asked.k)
+    of_fold = _fold_calibration(base, training, estimates, crossed, asked.seed)
+    sweep = replayed_sweep(queries, crossed.fold.tolist(), of_fold, asked.k)
     pairs = float(np.mean([query.pairs for query in queries]))
-    small_mean, large_mean = ends.mean(axis=0)
     summaries = np.array(
         [
             (expected_loss(one.p, _order(query), asked.k), margin(one.p, asked.k), entropy(one.p, asked.k))
@@ -173,7 +173,7 @@ def _judged_parts(
     final, told = fit_final_order(queries, training, base.channels, asked.k, asked.seed)
     maps, losses = _score_maps(queries, training, asked.seed)
     return {
-        "prices": chosen_prices(sweep, float(small_mean), float(large_mean), pairs, judged=judged),
+        "prices": chosen_prices(sweep, ends, pairs, asked.seed, judged=judged),
         "acceptable": fit_acceptable(
             summaries, ends[:, 1] - ends[:, 0], f"nDCG@{asked.k}" if judged else f"nDCG@{asked.k} by the large order"
         ),
@@ -184,9 +184,29 @@ def _judged_parts(
     }
 
 
-def _fold_calibration(base: CalibrationArtefact, crossed: CrossFitted) -> Callable[[int], Calibration]:
+def _fold_calibration(
+    base: CalibrationArtefact,
+    training: Sequence[TrainingQuery],
+    estimates: Sequence[Estimate],
+    crossed: CrossFitted,
+    seed: int,
+) -> Callable[[int], Calibration]:
+    """Return what was fitted without the queries of a fold: the entry model, and the second round."""
+
     def of(number: int) -> Calibration:
-        return Calibration(base.model_copy(update={"entry": crossed.models[number]}), f"fold {number}")
+        second = base.second_round
+        if second is not None:
+            others = np.flatnonzero(crossed.fold != number).tolist()
+            second = fit_second_round(
+                [training[place] for place in others],
+                [estimates[place] for place in others],
+                base.channels,
+                base.k,
+                second.scale,
+                seed,
+            )
+        update = {"entry": crossed.models[number], "second_round": second}
+        return Calibration(base.model_copy(update=update), f"fold {number}")
 
     return of
 
@@ -254,6 +274,16 @@ def _reliability(
     return rows
 
 
+def _chosen(table: ScoreTable) -> Iterator[str]:
+    """Say how many queries of decision records are no sample of the traffic: a release chose to escalate them whole."""
+    modes = table.of_queries("q_mode") if "q_mode" in table.attributes else ()
+    if count := modes.count("cascade"):
+        yield (
+            f"{count} of {len(modes)} queries were escalated whole by a release: no sample of the traffic; "
+            "--where q_mode=observe leaves them out"
+        )
+
+
 def _guessed(table: ScoreTable, asked: Asked) -> Iterator[str]:
     """Say which score spaces nobody declared: told from the scores, cosines above 0 look like probabilities."""
     for name, space in ((asked.roles.small, asked.small_space), (asked.roles.large, asked.large_space)):
@@ -272,6 +302,10 @@ def _identity(table: ScoreTable, name: str, space: ScoreSpace | None) -> ScorerI
         bounded = bool(len(scores)) and bool(scores.min() >= 0.0) and bool(scores.max() <= 1.0)
         space = ScoreSpace.PROBABILITY if bounded else ScoreSpace.LOGIT
     return ScorerIdentity(name=name, space=space, fingerprint=fingerprint)
+
+
+def _scored_by_both(training: Sequence[TrainingQuery]) -> int:
+    return sum(int((np.isfinite(one.small) & np.isfinite(one.large)).sum()) for one in training)
 
 
 def _trained_on(table: ScoreTable, asked: Asked, found: Replayed, pairs: int) -> TrainedOn:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -11,13 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade.errors import ConfigError
+from cascade.fit.observed import Observed
 from cascade.policy.depth import choose_depth
-from cascade.policy.depth_rules import FixedDepth, GainAtDepth, GainDepth, GainSignal, GreedyDepth
+from cascade.policy.depth_rules import FixedDepth, GainAtDepth, GainDepth, GainSignal, GreedyDepth, HistoryNumbers
 from cascade.policy.release import Limits
 from cascade.signals.compute import Signals
 from cascade.types import QueryClass
 
-__all__ = ["Compared", "DepthFit", "Observed", "fit_depth", "fit_fixed", "fit_gain", "fit_greedy", "tried_on"]
+__all__ = [
+    "Compared",
+    "DepthFit",
+    "class_difficulty",
+    "fit_depth",
+    "fit_fixed",
+    "fit_gain",
+    "fit_greedy",
+    "tried_on",
+]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -28,26 +38,6 @@ _LEAST_QUERIES: Final = 30
 _RESAMPLES: Final = 2000
 _PRICES: Final = tuple(float(price) for price in np.geomspace(1e-5, 0.02, 20))
 _ROUNDING: Final = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What each of Q queries had at each of D depths.
-
-    ``depths`` ascend, at least two, and 0 is skip; ``quality`` (Q, D) is that of the final order, in [0, 1]; ``signals`` (Q, p) are
-    the signals ``names``, NaN where missing; ``classes`` are the queries' classes.
-    """
-
-    depths: tuple[int, ...]
-    quality: FloatArray
-    names: tuple[str, ...]
-    signals: FloatArray
-    classes: tuple[QueryClass | None, ...]
-
-    def take(self, queries: IntArray) -> Observed:
-        """Return the observations of some queries."""
-        classes = tuple(self.classes[query] for query in queries)
-        return Observed(self.depths, self.quality[queries], self.names, self.signals[queries], classes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +63,16 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class DepthFit:
-    """The depth to ship, and the comparisons that chose it."""
+    """The depth to ship, the comparisons that chose it, and the historical difficulty that it reads, if any."""
 
     rule: FixedDepth | GreedyDepth | GainDepth
     compared: tuple[Compared, ...]
+    history: HistoryNumbers | None = None
 
 
 def fit_fixed(seen: Observed, price: float) -> int:
-    """Return argmax over depths of mean quality - price x depth, ties to the shallower."""
-    return seen.depths[int(np.argmax(seen.quality.mean(axis=0) - price * np.array(seen.depths)))]
+    """Return argmax over depths of the mean of quality - price x candidates scored, ties to the shallower."""
+    return seen.depths[int(np.argmax((seen.quality - price * seen.cost).mean(axis=0)))]
 
 
 def _scored(seen: Observed, price: float) -> int:
@@ -99,12 +90,27 @@ def fit_greedy(seen: Observed, price: float, *, least_queries: int = _LEAST_QUER
     return GreedyDepth(kind="greedy", default=_scored(seen, price), most=seen.depths[-1], classes=found)
 
 
+def class_difficulty(seen: Observed, *, least_queries: int = _LEAST_QUERIES) -> dict[QueryClass, float]:
+    """Return the mean quality lost at the greatest depth, 1 - quality, of each class with ``least_queries``.
+
+    It is empty where fewer than two classes have as many: one number for all queries tells nothing.
+    """
+    of_class = {name: [place for place, one in enumerate(seen.classes) if one is name] for name in QueryClass}
+    found = {
+        name: _kept(1.0 - float(seen.quality[places, -1].mean()))
+        for name, places in of_class.items()
+        if len(places) >= least_queries
+    }
+    return found if len(found) > 1 else {}
+
+
 def fit_gain(seen: Observed, price: float, *, alphas: Sequence[float] = _ALPHAS) -> GainDepth:
     """Fit one ridge regression a depth, of the quality gained over the shallowest on the signals.
 
     Signals are standardised over the queries that have them and clipped to five standard deviations; a
     missing one is zero and sets its own indicator, penalised alike; the intercept is free. One penalty
     for all depths is chosen of ``alphas`` by generalised cross-validation (Golub, Heath and Wahba 1979).
+    Numbers are kept to seven digits, so that what was fitted is what a release says.
     """
     present = np.isfinite(seen.signals)
     counts = np.maximum(present.sum(axis=0), 1)
@@ -123,19 +129,23 @@ def fit_gain(seen: Observed, price: float, *, alphas: Sequence[float] = _ALPHAS)
         most=seen.depths[-1],
         price_per_candidate=price,
         signals=tuple(
-            GainSignal(signal=name, mean=float(mean), sd=float(sd))
+            GainSignal(signal=name, mean=_kept(mean), sd=_kept(sd))
             for name, mean, sd in zip(seen.names, means, deviations, strict=True)
         ),
         depths=tuple(
             GainAtDepth(
                 depth=depth,
-                intercept=float(intercepts[at]),
-                weights=tuple(weights[:p, at].tolist()),
-                missing=tuple(weights[p:, at].tolist()),
+                intercept=_kept(intercepts[at]),
+                weights=tuple(map(_kept, weights[:p, at])),
+                missing=tuple(map(_kept, weights[p:, at])),
             )
             for at, depth in enumerate(seen.depths)
         ),
     )
+
+
+def _kept(value: float) -> float:
+    return float(f"{value:.7g}")
 
 
 def _ridge(features: FloatArray, targets: FloatArray, alphas: Sequence[float]) -> tuple[FloatArray, FloatArray]:
@@ -161,36 +171,56 @@ def fit_depth(seen: Observed, price: float, *, folds: int = 5, seed: int = 0) ->
 
     Each is fitted on the other folds of queries and chooses for the fold left out, by the code that
     serves. Greedy must beat fixed depths, and gain whichever of fixed and greedy is kept; a win is an
-    interval above zero. Deterministic for one seed. Raises ConfigError for fewer queries than folds.
+    interval above zero. Gain also reads the historical difficulty of the query's class, where there are
+    classes. Deterministic for one seed. Raises ConfigError for fewer queries than folds.
     """
     if len(seen.quality) < 2 * folds:
         raise ConfigError(f"depth is fitted from {2 * folds} queries on")
     draw = np.random.default_rng(seed)
     fold_of = draw.permutation(len(seen.quality)) % folds
     baseline = [_Outcome.of(seen, np.full(len(fold_of), at)) for at in range(len(seen.depths))]
-    greedy = _left_out(seen, fold_of, partial(fit_greedy, price=price))
+    greedy = _left_out(seen, fold_of, partial(_greedy, price=price))
     compared = [_compare("greedy", "fixed", greedy, baseline, draw)]
-    rule: FixedDepth | GreedyDepth | GainDepth = FixedDepth(depth=fit_fixed(seen, price))
-    against = "fixed"
+    kept, against = _Fitted(FixedDepth(depth=fit_fixed(seen, price))), "fixed"
     if compared[0].wins:
-        rule, against = fit_greedy(seen, price), "greedy"
-        baseline += [_left_out(seen, fold_of, partial(fit_greedy, price=at)) for at in _PRICES]
-    gain = _left_out(seen, fold_of, partial(fit_gain, price=price))
+        kept, against = _greedy(seen, price), "greedy"
+        baseline += [_left_out(seen, fold_of, partial(_greedy, price=at)) for at in _PRICES]
+    gain = _left_out(seen, fold_of, partial(_gain, price=price))
     compared.append(_compare("gain", against, gain, baseline, draw))
-    return DepthFit(fit_gain(seen, price) if compared[1].wins else rule, tuple(compared))
+    if compared[1].wins:
+        kept = _gain(seen, price)
+    history = HistoryNumbers(classes=kept.difficulty) if kept.difficulty else None
+    return DepthFit(kept.rule, tuple(compared), history)
 
 
 def tried_on(fitted: Observed, tested: Observed, price: float, *, seed: int = 0) -> tuple[Compared, ...]:
     """Fit greedy and gain on some queries and compare each with the fixed depths on others, at equal mean depth."""
     draw = np.random.default_rng(seed)
     baseline = [_Outcome.of(tested, np.full(len(tested.quality), at)) for at in range(len(tested.depths))]
-    rules = (("greedy", fit_greedy(fitted, price)), ("gain", fit_gain(fitted, price)))
-    return tuple(_compare(kind, "fixed", _served(rule, tested), baseline, draw) for kind, rule in rules)
+    kinds = (("greedy", _greedy(fitted, price)), ("gain", _gain(fitted, price)))
+    return tuple(_compare(kind, "fixed", _served(one, tested), baseline, draw) for kind, one in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """A rule, and the difficulty of classes that it was fitted with."""
+
+    rule: FixedDepth | GreedyDepth | GainDepth
+    difficulty: Mapping[QueryClass, float] = field(default_factory=dict)
+
+
+def _greedy(seen: Observed, price: float) -> _Fitted:
+    return _Fitted(fit_greedy(seen, price))
+
+
+def _gain(seen: Observed, price: float) -> _Fitted:
+    difficulty = class_difficulty(seen)
+    return _Fitted(fit_gain(seen.with_history(difficulty) if difficulty else seen, price), difficulty)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What each query had and cost under one rule, (Q,)."""
+    """What each query had and how many candidates it scored under one rule, (Q,)."""
 
     quality: FloatArray
     depth: FloatArray
@@ -198,19 +228,21 @@ class _Outcome:
     @classmethod
     def of(cls, seen: Observed, at: IntArray) -> _Outcome:
         """Return what comes of the depths at positions ``at`` of the grid."""
-        return cls(seen.quality[np.arange(len(at)), at], np.array(seen.depths, dtype=np.float64)[at])
+        queries = np.arange(len(at))
+        return cls(seen.quality[queries, at], seen.cost[queries, at])
 
 
-def _served(rule: GreedyDepth | GainDepth, seen: Observed) -> _Outcome:
+def _served(fitted: _Fitted, seen: Observed) -> _Outcome:
     limits, most = Limits(max_candidates=seen.depths[-1]), seen.depths[-1]
-    at = np.zeros(len(seen.quality), dtype=np.intp)
-    for query, values in enumerate(seen.signals.tolist()):
-        signals = Signals(dict(zip(seen.names, values, strict=True)), seen.classes[query])
-        at[query] = seen.depths.index(choose_depth(rule, limits, most, signals).depth)
-    return _Outcome.of(seen, at)
+    told = seen.with_history(fitted.difficulty)
+    at = np.zeros(len(told.quality), dtype=np.intp)
+    for query, values in enumerate(told.signals.tolist()):
+        signals = Signals(dict(zip(told.names, values, strict=True)), told.classes[query])
+        at[query] = told.depths.index(choose_depth(fitted.rule, limits, most, signals).depth)
+    return _Outcome.of(told, at)
 
 
-def _left_out(seen: Observed, fold_of: IntArray, fit: Callable[[Observed], GreedyDepth | GainDepth]) -> _Outcome:
+def _left_out(seen: Observed, fold_of: IntArray, fit: Callable[[Observed], _Fitted]) -> _Outcome:
     quality, depth = np.zeros(len(fold_of)), np.zeros(len(fold_of))
     for fold in range(int(fold_of.max()) + 1):
         left_out = np.flatnonzero(fold_of == fold)

@@ -55,7 +55,8 @@ def fit_final_order(
             gains[place] = _ndcg(queries[place], rows[place] @ model, k) - _ndcg(queries[place], rows[place][:, 0], k)
     found = figure(resampled(len(queries), _RESAMPLES, seed).means(gains), len(queries), "not defined")
     low, high = found.interval or (None, None)
-    told = f"final order: {found.value:+.4f} nDCG@{k} over the large order, interval {low} to {high}"
+    ends = " to ".join("none" if end is None else f"{end:+.4f}" for end in (low, high))
+    told = f"final order: {found.value:+.4f} nDCG@{k} over the large order, interval {ends}"
     weights = _fit(list(zip(rows, relevant, judged, strict=True)))
     if low is None or high is None or low <= 0.0 or found.value is None or weights[0] <= 0.0:
         return None, f"{told}; not kept"

@@ -12,6 +12,8 @@ from cascade.calibration.calibrated import Calibration
 from cascade.policy.depth_rules import FixedDepth
 from cascade.policy.escalation_rules import CalibratedEscalation
 from cascade.policy.release import Limits
+from cascade.replay.columns import FloatArray
+from cascade.replay.intervals import figure, resampled
 from cascade.replay.policy import Policy, play
 from cascade.replay.queries import ReplayedQuery
 from cascade.replay.sweep import Metric, Sweep
@@ -19,6 +21,7 @@ from cascade.replay.sweep import Metric, Sweep
 __all__ = ["TARGETS", "chosen_prices", "replayed_sweep"]
 
 TARGETS: Final = (0.80, 0.90, 0.95, 0.98)
+_RESAMPLES: Final = 2000
 _ANY_DIGEST: Final = "sha256:" + "0" * 64
 
 
@@ -52,14 +55,19 @@ def replayed_sweep(
     )
 
 
-def chosen_prices(sweep: Sweep, small: float, large: float, pairs: float, *, judged: bool) -> tuple[PricePoint, ...]:
-    """Return for each target the highest price that recovers it, as far as one does.
+def chosen_prices(sweep: Sweep, ends: FloatArray, pairs: float, seed: int, *, judged: bool) -> tuple[PricePoint, ...]:
+    """Return for each target the cheapest price that recovers it, as far as one does, with its interval.
 
-    ``small`` and ``large`` are the mean qualities of the two ends, ``pairs`` the mean pairs of always-large.
+    ``ends`` (Q, 2) are the qualities of always-small and always-large, ``pairs`` the mean pairs of the latter.
     """
-    if not large > small:
+    drawn = resampled(len(ends), _RESAMPLES, seed)
+    small, large = drawn.means(ends[:, 0]), drawn.means(ends[:, 1])
+    if not large[0] > small[0]:
         return ()
-    recovered = (sweep.quality.mean(axis=1) - small) / (large - small)
+    gap = (large - small)[:, None]
+    draws = np.full((len(gap), len(sweep.settings)), -np.inf)
+    np.divide(drawn.means(sweep.quality) - small[:, None], gap, out=draws, where=gap > 0)
+    recovered = draws[0]
     share = sweep.pairs.mean(axis=1) / pairs
     points = []
     for target in TARGETS:
@@ -67,11 +75,14 @@ def chosen_prices(sweep: Sweep, small: float, large: float, pairs: float, *, jud
         if not len(enough):
             continue
         at = enough[np.argmin(share[enough])]
+        low, high = figure(draws[:, at], len(ends), "not defined").interval or (None, None)
         points.append(
             PricePoint(
                 target=target,
                 price=sweep.settings[at],
                 recovered=float(recovered[at]),
+                low=low,
+                high=high,
                 large_share=float(share[at]),
                 judged_by="judgements" if judged else "large-scores",
             )

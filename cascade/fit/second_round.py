@@ -54,6 +54,7 @@ def fit_second_round(
     covariance, noise = _random_effects(effects, residuals, bin_of, len(bins) + 1)
     shape = (len(CUTOFFS), len(FEATURES))
     model = SecondRoundModel(
+        least_scored=_SIZES[0],
         scale=scale,
         covariance=_rows(covariance),
         bins=tuple(map(float, bins)),

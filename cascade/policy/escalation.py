@@ -152,13 +152,15 @@ def _first_round(rule: FusedEscalation | CalibratedEscalation, known: Known, cal
     most = _most(rule, len(worth))
     ranked = worth[by_worth]
     wanted = int(above(ranked, rule.price_per_pair).sum())
-    again = rule.rounds > 1 and calibration.has_second_round
-    now = wanted
-    if again:
+    least = calibration.second_round_from if rule.rounds > 1 else None
+    now = min(wanted, most)
+    if least is not None:
         eager = int(above(ranked, rule.price_per_pair * rule.first_round_factor).sum())
-        now = min(wanted, max(eager, rule.chunk))
-    chosen = by_worth[: min(now, most)]
-    return _choice(chosen, _outcome(len(chosen), len(worth)), estimates, first, more=again and 0 < len(chosen) < most)
+        now = min(now, max(eager, rule.chunk, least))
+    chosen = by_worth[:now]
+    # Of fewer scores than it was fitted on, a second estimate says nothing.
+    more = least is not None and least <= now < most
+    return _choice(chosen, _outcome(len(chosen), len(worth)), estimates, first, more=more)
 
 
 def _second_round(

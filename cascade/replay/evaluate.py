@@ -55,6 +55,9 @@ def evaluate(
     reported at its cost. Raises ConfigError for what cannot be replayed.
     """
     chosen = {name: _where(name, table, question.where) for name, table in tables.items()}
+    names = [name for table in chosen.values() for name in table.query_ids]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{len(names) - len(set(names))} queries are in more than one table; each counts once")
     found = replayed(list(chosen.values()), question.roles, question.k, question.gain)
     if found.silver and question.metric is not Metric.NDCG:
         raise ConfigError(f"{question.metric} needs judgements, and the tables have none")
@@ -120,7 +123,7 @@ def _notes(found: Replayed, question: Question, calibration: Calibration | None)
         )
     misfits = sum(calibration.misfit(*baselines.within_depth(query)) is not None for query in found.queries)
     if misfits:
-        notes.append(f"the calibration does not fit the candidates of {misfits} queries: they are in the safe mode")
+        notes.append(f"the calibration does not hold for the candidates of {misfits} queries: it does not decide there")
     return notes
 
 

@@ -15,7 +15,6 @@ from cascade.policy.depth import AnyDepth, choose_depth, needed_signals
 from cascade.policy.escalation import Known, choose_round, goes_direct, orders_by_fit, signals_of_direct
 from cascade.policy.escalation_rules import CalibratedEscalation, Escalation
 from cascade.policy.release import Limits
-from cascade.replay.baselines import final_blocks
 from cascade.replay.columns import FloatArray
 from cascade.replay.queries import ReplayedQuery
 from cascade.replay.signals import check_told, never_told, replayed_signals
@@ -81,13 +80,11 @@ def play(
     rules, settings, own = _rules(policy.escalation)
     outcomes, steps, signals = [], [], []
     for query in progress(queries):
-        block = _block(query, policy)
         signals.append(replayed_signals(names, query, policy.history))
         step = _Query(query, policy, signals[-1])
         done = [step.escalate(rule) for rule in rules]
-        outcomes.append(
-            outcome(query, np.stack([one.sent for one in done]), k, small=step.small(done[own].action), block=block)
-        )
+        small, block = step.small(done[own].action), step.block(done[own].first)
+        outcomes.append(outcome(query, np.stack([one.sent for one in done]), k, small=small, block=block))
         steps.append((done[own], step.depth))
     taken = Counter(step.action for step, _ in steps)
     return Played(
@@ -98,13 +95,6 @@ def play(
         depth=float(np.mean([depth for _, depth in steps])),
         never_told=never_told(names, signals),
     )
-
-
-def _block(query: ReplayedQuery, policy: Policy) -> FloatArray | None:
-    """Return what the release orders scored candidates by, None where these are the large scores."""
-    if not orders_by_fit(policy.escalation) or policy.calibration is None:
-        return None
-    return final_blocks([query], policy.calibration)[0]
 
 
 def _rules(rule: Escalation) -> tuple[list[Escalation], list[float], int]:
@@ -118,11 +108,15 @@ def _rules(rule: Escalation) -> tuple[list[Escalation], list[float], int]:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What one rule did with a query: what went to the large stage, in how many rounds, and as which action."""
+    """What one rule did with a query: what went to the large stage, in how many rounds, and as which action.
+
+    ``first`` is what the first round estimated, the same at every price; None where nothing was.
+    """
 
     sent: NDArray[np.bool_]
     rounds: int
     action: Action
+    first: Estimate | None = None
 
 
 class _Query:
@@ -131,6 +125,7 @@ class _Query:
     def __init__(self, query: ReplayedQuery, policy: Policy, signals: Signals) -> None:
         self._query = query
         self._signals = signals
+        self._fitted_order = orders_by_fit(policy.escalation)
         self._calibration = None if policy.calibration is None else _Remembering(policy.calibration)
         self.depth = choose_depth(policy.depth, policy.limits, query.pairs, signals).depth
         self._small = query.small[: self.depth]
@@ -140,6 +135,14 @@ class _Query:
         """Return the small scores (n,) that the policy had: none beyond its depth, or where it went past the stage."""
         reached = 0 if action is Action.DIRECT else self.depth
         return np.where(np.arange(self._query.small.size) < reached, self._query.small, np.nan)
+
+    def block(self, first: Estimate | None) -> FloatArray | None:
+        """Return what scored candidates (n,) are ordered by, None where these are the large scores."""
+        if not self._fitted_order or self._calibration is None or first is None:
+            return None
+        scores = self._calibration.final_scores(first, self._query.large[: self.depth])
+        beyond = np.full(self._query.large.size - self.depth, np.nan)
+        return None if scores is None else np.concatenate([scores, beyond])
 
     def escalate(self, rule: Escalation) -> _Step:
         """Let a rule decide, round after round."""
@@ -153,16 +156,16 @@ class _Query:
         large = np.full(self.depth, np.nan)
         known = Known(self._small, self._channels, large)
         choice = choose_round(rule, known, self._calibration)
-        rounds = 0
+        first, rounds = choice.first, 0
         while choice.indices:
             rounds += 1
             chosen = list(choice.indices)
             sent[chosen] = True
             large[chosen] = self._query.large[chosen]
-            if not choice.more:
+            if not choice.more or not np.isfinite(large[chosen]).any():  # a round without a score is the last
                 break
             choice = choose_round(rule, known, self._calibration, choice)
-        return _Step(sent, rounds, choice.action)
+        return _Step(sent, rounds, choice.action, first)
 
 
 class _Remembering(Calibration):

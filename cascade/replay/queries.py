@@ -84,9 +84,11 @@ class Replayed:
 def replayed(tables: Sequence[ScoreTable], roles: Roles, k: int, gain: Gain) -> Replayed:
     """Read the queries of ``tables``, one after another, for nDCG at ``k``.
 
-    Raises ConfigError for a column that a table lacks, for tables of which only some are judged, and
-    where no query is left.
+    Raises ConfigError for a column that a table lacks or that cannot be in two roles, for tables of which only
+    some are judged, and where no query is left.
     """
+    if roles.large in (roles.small, *roles.first_stage):
+        raise ConfigError(f"column {roles.large} is the large reranker; it can be neither the small one nor a channel")
     silver = {not _is_judged(table) for table in tables}
     if len(silver) > 1:
         raise ConfigError("some of the tables have judgements and some have none; evaluate them apart")

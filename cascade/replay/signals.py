@@ -14,18 +14,16 @@ from cascade.signals.history import History, difficulty
 from cascade.signals.view import Inputs
 from cascade.types import QueryClass
 
-__all__ = ["check_told", "never_told", "replayed_signals"]
+__all__ = ["COLUMNS", "check_told", "never_told", "replayed_signals"]
 
-_COLUMNS: Final = {CLASS: "q_class", "query.tokens": "q_tokens", "query.identifiers": "q_identifiers"}
+COLUMNS: Final = {CLASS: "q_class", "query.tokens": "q_tokens", "query.identifiers": "q_identifiers"}
 """Signals of the query's text that a table has a column for."""
 _HISTORY: Final = "history.difficulty"
 
 
 def check_told(names: Collection[str], queries: Sequence[ReplayedQuery]) -> None:
     """Raise ConfigError where a rule reads a signal whose column the tables lack."""
-    wanted = {_COLUMNS[name] for name in names if name in _COLUMNS} | (
-        {_COLUMNS[CLASS]} if _HISTORY in names else set()
-    )
+    wanted = {COLUMNS[name] for name in names if name in COLUMNS} | ({COLUMNS[CLASS]} if _HISTORY in names else set())
     lacking = sorted(name for name in wanted if any(query.features.get(name) is None for query in queries))
     if lacking:
         raise ConfigError(f"the release's rules read columns that the tables lack: {', '.join(lacking)}")
@@ -36,10 +34,10 @@ def replayed_signals(names: Collection[str], query: ReplayedQuery, history: Hist
 
     No table names tenants: historical difficulty is that of the class.
     """
-    computed = compute([name for name in names if name not in _COLUMNS], Inputs(channels=dict(query.channels)))
+    computed = compute([name for name in names if name not in COLUMNS], Inputs(channels=dict(query.channels)))
     values = dict(computed.values)
-    values |= {name: float(query.features[_COLUMNS[name]]) for name in names if name in _COLUMNS and name != CLASS}
-    told = query.features.get(_COLUMNS[CLASS])
+    values |= {name: float(query.features[COLUMNS[name]]) for name in names if name in COLUMNS and name != CLASS}
+    told = query.features.get(COLUMNS[CLASS])
     query_class = None if told is None else QueryClass(told)
     if _HISTORY in names and query_class is not None:
         values[_HISTORY] = difficulty(history, query_class, None)

@@ -1,4 +1,4 @@
-"""Score tables: what every scorer said of every candidate of every query. DESIGN section 7 has the format."""
+"""Score tables: what every scorer said of every candidate of every query. docs/collect.md has the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make a release of a calibration: the release given, with the escalation that the calibration supports."""
+"""Make a release of what was fitted: the release given, with the escalation that the calibration supports, and a depth."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ import yaml
 
 from cascade.calibration.artefact import CalibrationArtefact, PricePoint
 from cascade.errors import ConfigError
+from cascade.policy.depth import AnyDepth
+from cascade.policy.depth_rules import FixedDepth, HistoryNumbers
 from cascade.rollout.load import load_release, offline
 
 __all__ = ["fitted_release", "write_release"]
 
 _SAFE_TOP_M: Final = 20
+_WIDTH: Final = 120
 
 
-def fitted_release(base: Path, artefact: CalibrationArtefact, digest: str, target: float) -> dict[str, Any]:
-    """Return the release at ``base`` with the escalation that was fitted.
+def fitted_release(
+    base: Path,
+    artefact: CalibrationArtefact,
+    digest: str,
+    target: float,
+    *,
+    depth: AnyDepth | None = None,
+    history: HistoryNumbers | None = None,
+) -> dict[str, Any]:
+    """Return the release at ``base`` with the escalation that was fitted, and the depth and history where they were.
 
     Where judgements do not show that the large stage helps, it escalates nothing, has no large stage, and
     says why. Raises ConfigError for a release that is not valid, where no price reaches ``target``, and where
@@ -32,6 +43,10 @@ def fitted_release(base: Path, artefact: CalibrationArtefact, digest: str, targe
     needed = ("small",) if none_found else ("small", "large")
     if missing := [name for name in needed if written["stages"].get(name) is None]:
         raise ConfigError(f"--release: it has no {' and no '.join(missing)} stage, which the calibration is for")
+    if depth is not None:
+        written["depth"] = depth.depth if isinstance(depth, FixedDepth) else _plain(depth)
+    if history is not None:
+        written["history"] = _plain(history)
     if none_found:
         written["stages"] = {name: stage for name, stage in written["stages"].items() if name != "large"}
         written["escalation"] = {"kind": "none", "reason": _why_not(artefact)}
@@ -49,6 +64,23 @@ def fitted_release(base: Path, artefact: CalibrationArtefact, digest: str, targe
     return written
 
 
+def _plain(model: AnyDepth | HistoryNumbers) -> dict[str, Any]:
+    """Return a part of a release as it is written: what differs from the defaults."""
+    return model.model_dump(mode="json", exclude_defaults=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes a list of numbers on one line: a fitted depth has hundreds."""
+
+
+def _represented(dumper: _Dumper, values: list[Any]) -> yaml.Node:
+    in_line = all(isinstance(value, int | float) for value in values)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=in_line)
+
+
+_Dumper.add_representer(list, _represented)
+
+
 def _safe_top_m(before: object) -> int:
     """Return what the safe mode sends: what the release's own did, else its constant top."""
     told = before if isinstance(before, Mapping) else {}
@@ -58,7 +90,8 @@ def _safe_top_m(before: object) -> int:
 def write_release(path: Path, release: Mapping[str, Any]) -> str:
     """Write a release as YAML; return what its escalation is, in words. Raises ConfigError."""
     try:
-        path.write_text(yaml.safe_dump(dict(release), sort_keys=False, allow_unicode=True), encoding="utf-8")
+        text = yaml.dump(dict(release), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         reason = type(error).__name__
     else:

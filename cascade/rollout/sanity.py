@@ -12,6 +12,7 @@ from cascade.policy.escalation import signals_of_direct
 from cascade.policy.escalation_rules import CalibratedEscalation, FusedEscalation, NoEscalation, StaticEscalation
 from cascade.policy.release import Release
 from cascade.rollout.signal_channels import channels_named
+from cascade.signals.view import SMALL
 
 __all__ = ["deepest", "not_meant"]
 
@@ -45,6 +46,7 @@ def not_meant(release: Release, artefact: CalibrationArtefact | None) -> Iterato
         yield f"depth {depth} is above limits.max_candidates {most}: no more than {most} are scored"
     yield from _times(release)
     yield from _sizes(release, min(depth, most))
+    yield from _too_early(release)
     if artefact is not None:
         yield from _calibrated(release, artefact, min(depth, most))
 
@@ -57,6 +59,13 @@ def _times(release: Release) -> Iterator[str]:
     ):
         if spec is not None and budget_ms > budgets.total_ms - budgets.reserve_ms:
             yield f"budgets.{name} {budget_ms:g} is more than total_ms leaves: the deadline ends the stage sooner"
+
+
+def _too_early(release: Release) -> Iterator[str]:
+    asked = needed_signals(release.depth) | signals_of_direct(release.escalation)
+    early = sorted(name for name in asked if name.partition(".")[0] == SMALL)
+    if early:
+        yield f"signals of the small stage are read before it scores, so they are always missing: {', '.join(early)}"
 
 
 def _sizes(release: Release, depth: int) -> Iterator[str]:

@@ -121,6 +121,7 @@ def _line(weight: float) -> tuple[tuple[float, ...], ...]:
 
 def _second_round(effects: int) -> SecondRoundModel:
     return SecondRoundModel(
+        least_scored=1,
         scale=1.0,
         covariance=tuple(tuple(float(row == column) for column in range(effects)) for row in range(effects)),
         bins=(),

@@ -66,8 +66,8 @@ def test_a_calibration_without_a_second_round_never_estimates_again() -> None:
     calibration = scripted_calibration(("bm25",))
     first = calibration.estimate(np.array([1.0, 2.0, 3.0]), _bm25([1.0, 2.0, 3.0]))
     assert calibration.estimate_again(first, np.array([1.0, _NAN, _NAN]), 5) is first.p
-    assert not calibration.has_second_round
-    assert _TWO_ROUNDS.has_second_round
+    assert calibration.second_round_from is None
+    assert _TWO_ROUNDS.second_round_from == 1
 
 
 def test_a_query_in_which_the_small_scores_mislead_leaves_more_open() -> None:

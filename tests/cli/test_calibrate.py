@@ -10,10 +10,12 @@ import pytest
 import yaml
 
 from cascade.calibration.artefact import artefact_digest, parse_artefact
+from cascade.policy.depth_rules import FixedDepth, GreedyDepth
 from cascade.replay.table import ScoreTable, write_table
 from cascade.rollout.load import load_release
+from cascade.types import QueryClass
 from tests.cli.conftest import Command, Done
-from tests.fit.planted import ERRORS, planted_table
+from tests.fit.planted import ERRORS, misled_by_class, planted_table
 from tests.replay.records import decision_line, head_line, write_records
 from tests.scenario import release_data
 
@@ -63,6 +65,54 @@ def test_a_table_becomes_a_calibration_a_plot_and_a_release(command: Command, tm
     assert f"release: {mine}\nescalation calibrated, price " in done.out
 
 
+def test_a_depth_is_fitted_into_the_release(command: Command, tmp_path: Path) -> None:
+    """Where the class tells it: greedy. What was compared is told, and noted in the calibration; eval replays it."""
+    table, mine = _written(tmp_path, misled_by_class(102, 40)), tmp_path / "mine.yaml"
+    done = _calibrate(
+        command, tmp_path, "--table", table, "--fit-depth", "--depth-price", "0.0002",
+        "--release", _release(tmp_path), "--release-out", str(mine), "--target", "0.8",
+    )  # fmt: skip
+    assert done.status == 0, done.err
+    release = load_release(mine, {}).release
+    assert isinstance(release.depth, GreedyDepth)
+    assert release.depth.classes[QueryClass.IDENTIFIER] == 20
+    assert release.history is None
+    notes = parse_artefact((tmp_path / "c.json").read_bytes(), "c.json").notes
+    assert any(note.startswith("depth: greedy is kept at 0.0002 a candidate, by ndcg@5") for note in notes)
+    told = " ".join(done.out.split())
+    assert "depth: greedy against fixed at a mean depth of" in told
+    assert "what the large stage would find further down the small order does not count in it" in told
+    assert "\ndepth by query class: identifier 20, other " in done.out
+    report = tmp_path / "report.json"
+    replayed = command(
+        "eval", *_ROLES, "--k", "5", "--table", table, "--out", str(report), "--release", str(mine),
+        "--calibration", str(tmp_path / "c.json"), "--resamples", "1000",
+    )  # fmt: skip
+    assert (replayed.status, replayed.err) == (0, "")
+
+
+def test_a_depth_without_judgements_is_judged_by_the_large_order_and_says_so(command: Command, tmp_path: Path) -> None:
+    """On the terminal, in capitals."""
+    table, mine = _written(tmp_path, planted_table(100, 12, rel=None)), tmp_path / "mine.yaml"
+    release = ("--release", _release(tmp_path), "--release-out", str(mine), "--target", "0.8")
+    done = _calibrate(command, tmp_path, "--table", table, "--fit-depth", *release)
+    assert done.status == 0, done.err
+    assert "DEPTH IS JUDGED BY THE LARGE ORDER, NOT BY JUDGEMENTS" in done.out
+    assert isinstance(load_release(mine, {}).release.depth, FixedDepth)
+
+
+def test_lists_too_short_for_a_choice_of_depth_are_told_before_anything_is_fitted(
+    command: Command, tmp_path: Path
+) -> None:
+    """Nothing is written."""
+    table, mine = _written(tmp_path, planted_table(100, 8)), tmp_path / "mine.yaml"
+    release = ("--release", _release(tmp_path), "--release-out", str(mine))
+    done = _calibrate(command, tmp_path, "--table", table, "--fit-depth", *release)
+    assert done.status == 2
+    assert done.err.startswith("cascade: --fit-depth: depths from 10 on are compared")
+    assert not (tmp_path / "c.json").exists()
+
+
 def test_several_tables_are_fitted_as_one(command: Command, tmp_path: Path) -> None:
     """Their queries are pooled."""
     one, other = planted_table(60, 12, seed=1), planted_table(45, 12, seed=2)
@@ -76,9 +126,11 @@ def test_a_harmful_large_stage_makes_a_release_that_escalates_nothing(command: C
     """Few judged queries are enough for that; it says why, in the file and on the terminal."""
     mine = tmp_path / "mine.yaml"
     table = _written(tmp_path, planted_table(60, 12, errors=_HARMFUL))
-    release = ("--release", _release(tmp_path), "--release-out", str(mine))
+    release = ("--release", _release(tmp_path), "--release-out", str(mine), "--fit-depth")
     done = _calibrate(command, tmp_path, "--table", table, *release)
     assert (done.status, done.err) == (0, "")
+    assert "depth: fixed " in done.out
+    assert "WHAT THE LARGE STAGE" not in done.out
     assert "does the large stage help: none-found, ndcg@5 -0." in done.out
     assert "escalation none: the large stage is not shown to help: ndcg@5 -0." in done.out
     loaded = load_release(mine, {}).release
@@ -141,10 +193,17 @@ def test_records_are_fitted_as_a_table_of_them_is(command: Command, tmp_path: Pa
         (("--where", "q_class=none"), "column q_class: no query has the value asked for"),
         (("--release", "r.yaml"), "--release and --release-out go together"),
         (("--release-out", "r.yaml"), "--release and --release-out go together"),
+        (("--fit-depth",), "--fit-depth: the depth goes into a release; name --release and --release-out"),
+        (("--depth-price", "0.001"), "--depth-price goes with --fit-depth"),
+        (
+            ("--fit-depth", "--depth-price", "nan", "--release", "absent.yaml", "--release-out", "r.yaml"),
+            "--depth-price: a number of at least 0 is wanted",
+        ),
+        (("--fit-depth", "--release", "absent.yaml", "--release-out", "r.yaml"), "release absent.yaml: "),
         (("--from-records", "r.jsonl"), "name either --table or --from-records"),
         (("--table", "absent.parquet"), "table absent.parquet: there is no such file"),
-        (("--allow-few", "--out", "/"), "--out /: cannot be written: IsADirectoryError"),
-        (("--allow-few", "--plot", "/absent/p.png"), "--plot /absent/p.png: cannot be written: FileNotFoundError"),
+        (("--allow-few", "--out", "/"), "--out /: is there already"),
+        (("--allow-few", "--plot", "/absent/p.png"), "--plot /absent/p.png: its folder is not there"),
         (
             ("--allow-few", "--release", "absent.yaml", "--release-out", "r.yaml"),
             "release absent.yaml: ",
@@ -171,11 +230,12 @@ def test_neither_table_nor_records_is_nothing_to_fit_on(command: Command, tmp_pa
 
 def test_a_target_without_a_price_is_told_after_the_calibration_is_written(command: Command, tmp_path: Path) -> None:
     """The calibration is there; the release is not."""
-    table = _written(tmp_path, planted_table(100, 3))
+    alike = planted_table(100, 12, rel=None)
+    table = _written(tmp_path, replace(alike, scores={**alike.scores, "large": alike.scores["small"]}))
     mine = tmp_path / "mine.yaml"
-    release = ("--release", _release(tmp_path), "--release-out", str(mine), "--target", "0.5")
+    release = ("--release", _release(tmp_path), "--release-out", str(mine))
     done = _calibrate(command, tmp_path, "--table", table, *release)
     assert done.status == 2
-    assert "--target: no price recovers 0.5; there are prices for " in done.err
+    assert "--target: no price recovers 0.95; there are prices for none" in done.err
     assert (tmp_path / "c.json").exists()
     assert not mine.exists()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cascade.replay.table import ScoreTable, write_table
-from cascade.signals import resolve
-from cascade.types import QueryClass
-from evals.depth import DEPTHS, main, names_for, observe
+from evals.depth import DEPTHS, main, observed
 from evals.first_stage import shared_data
 
 
@@ -39,31 +38,10 @@ def _table(queries: int, *, relevant: int) -> ScoreTable:
     )
 
 
-def test_names_are_signals_of_scores_in_name_order() -> None:
-    """Each can be computed, whatever order the channels are named in."""
-    names = names_for(["dense", "bm25"])
-    assert {"bm25.gap_tail", "dense.entropy", "kendall.bm25.dense", "channels.separation"} <= set(names)
-    assert all(resolve(name) for name in names if name)
-
-
-def test_quality_is_of_the_small_order_within_depth() -> None:
-    """The first stage ranks the relevant one eleventh: it is first from depth 11 on, and before it no gain at 10."""
-    scores = np.arange(30, 0, -1, dtype=np.float64)
-    rel = np.zeros(30, dtype=np.int64)
-    rel[10] = 1
-    table = ScoreTable(
-        ("q",), np.array([0, 30]), tuple(map(str, range(30))), {"a": scores, "small": rel.astype(np.float64)}, rel=rel
-    )
-    seen = observe(table, ["a"], "small", 10, (10, 11, 100))
-    assert seen.quality.tolist() == [[0.0, 1.0, 1.0]]
-    assert seen.classes == (None,)
-
-
-def test_queries_without_a_relevant_candidate_are_left_out() -> None:
-    """They have no quality to gain; the class is read where the table has it."""
-    table = _table(3, relevant=0)
-    assert len(observe(table, ["bm25"], "small", 10, DEPTHS).quality.ravel()) == 0
-    assert observe(_table(2, relevant=3), ["bm25"], "small", 10, DEPTHS).classes == (QueryClass.OTHER,) * 2
+def test_without_judgements_depth_is_not_judged() -> None:
+    """The small order would be held against itself."""
+    with pytest.raises(SystemExit, match="judged by the column rel"):
+        observed(replace(_table(2, relevant=3), rel=None), ["bm25"], "small", 10, DEPTHS)
 
 
 def test_the_report_compares_at_every_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

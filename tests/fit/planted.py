@@ -11,7 +11,7 @@ import numpy as np
 from cascade.replay.queries import Roles
 from cascade.replay.table import ScoreTable
 
-__all__ = ["ERRORS", "ROLES", "planted_table", "shuffled"]
+__all__ = ["ERRORS", "ROLES", "misled_by_class", "planted_table", "shuffled"]
 
 ROLES: Final = Roles(("bm25", "dense"), "small", "large")
 ERRORS: Final[Mapping[str, float]] = {"bm25": 2.0, "dense": 0.8, "small": 1.0, "large": 0.2}
@@ -37,6 +37,16 @@ def planted_table(
         attributes={"q_class": tuple(("identifier", "other")[row // candidates % 2] for row in range(rows))},
     )
     return replace(table, **fields)
+
+
+def misled_by_class(queries: int = 120, candidates: int = 60) -> ScoreTable:
+    """Return a table whose small scores know relevance, but for identifiers: beyond the first ten they mislead."""
+    table = planted_table(queries, candidates)
+    channel = np.tile(np.arange(candidates, 0, -1, dtype=np.float64), queries)
+    misled = (channel <= candidates - 10) & (np.array(table.attributes["q_class"]) == "identifier")
+    relevance = np.zeros(len(channel)) if table.rel is None else table.rel.astype(np.float64)
+    small = np.where(misled, 10.0 - relevance, relevance)
+    return replace(table, scores={**table.scores, "bm25": channel, "dense": channel, "small": small})
 
 
 def shuffled(table: ScoreTable, name: str, seed: int = 0) -> ScoreTable:

@@ -77,7 +77,7 @@ def test_the_artefact_says_what_it_was_fitted_on(fitted: CalibrationArtefact, pl
     """Numbers, digests, channels, scorers, and where its estimates hold."""
     trained = fitted.trained_on
     assert (trained.queries, trained.first_stage, trained.seed, trained.where) == (110, "rrf60(bm25,dense)", 0, {})
-    assert trained.pairs == 110 * 24 + 37 * 10 + 37 * 20 + 36 * 24  # whole, and cut to 10, 20 and 50 in turn
+    assert trained.pairs == 110 * 24
     assert f"sha256:{trained.data_sha256}" == data_sha256(planted, ["bm25", "dense", "small", "large"])
     assert len(set(trained.query_ids_sha256)) == 110
     assert (fitted.channels, fitted.k) == (("bm25", "dense"), 5)
@@ -161,6 +161,17 @@ def test_without_judgements_the_benefit_is_not_shown(planted: ScoreTable) -> Non
         "final order: not tried without judgements",
         "score maps: not fitted without judgements",
     )
+
+
+@pytest.mark.parametrize(("cascade", "told"), [(0, False), (7, True)])
+def test_queries_that_a_release_chose_are_told(planted: ScoreTable, *, cascade: int, told: bool) -> None:
+    """Of decision records, those escalated whole by a release are no sample of the traffic, and the artefact says so."""
+    rows = len(planted.doc_ids) // len(planted.query_ids)
+    modes = ("cascade",) * (cascade * rows) + ("observe",) * (len(planted.doc_ids) - cascade * rows)
+    artefact = calibrate([replace(planted, rel=None, attributes={"q_mode": modes})], _ASKED)
+    note = "7 of 110 queries were escalated whole by a release: no sample of the traffic; --where q_mode=observe leaves them out"
+    assert (note in artefact.notes) == told
+    assert any("escalated whole" in each for each in artefact.notes) == told
 
 
 def test_a_score_map_that_cannot_be_fitted_is_told() -> None:

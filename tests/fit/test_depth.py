@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cascade.errors import ConfigError
-from cascade.fit.depth import Observed, fit_depth, fit_fixed, fit_gain, fit_greedy, tried_on
+from cascade.fit.depth import class_difficulty, fit_depth, fit_fixed, fit_gain, fit_greedy, tried_on
+from cascade.fit.observed import DIFFICULTY, Observed
 from cascade.policy.depth import DepthReason, choose_depth, predicted_gains
 from cascade.policy.depth_rules import FixedDepth, GainDepth, GreedyDepth
 from cascade.policy.release import Limits
@@ -87,9 +88,10 @@ def test_gain_is_kept_where_a_signal_tells_the_best_depth() -> None:
 
 
 def test_greedy_is_kept_where_the_class_tells_it() -> None:
-    """Gain, which does not see the class, does not beat it."""
+    """Gain, which sees no more of it than its difficulty, does not beat it."""
     fit = fit_depth(_world(600, by_class=0.1), _PRICE)
     assert isinstance(fit.rule, GreedyDepth)
+    assert fit.history is None
     assert [(one.kind, one.against, one.wins) for one in fit.compared] == [
         ("greedy", "fixed", True),
         ("gain", "greedy", False),
@@ -111,8 +113,50 @@ def test_rules_are_tried_on_queries_of_another_source() -> None:
     greedy, gain = tried_on(_world(400, by_class=0.1), _world(300, by_class=0.1, seed=1), _PRICE)
     assert (greedy.kind, greedy.against, gain.kind) == ("greedy", "fixed", "gain")
     assert greedy.wins
-    assert not gain.wins
+    assert gain.wins, "it reads the class's difficulty"
     assert 40 < greedy.mean_depth < 70
+
+
+def test_difficulty_is_what_a_class_loses_at_the_greatest_depth() -> None:
+    """One minus its mean quality there; nothing is said of few queries, nor where there is one class only."""
+    seen = _world(400, by_class=0.1)
+    identifiers = np.array([name is QueryClass.IDENTIFIER for name in seen.classes])
+    expected = {
+        QueryClass.IDENTIFIER: 1.0 - seen.quality[identifiers, -1].mean(),
+        QueryClass.OTHER: 1.0 - seen.quality[~identifiers, -1].mean(),
+    }
+    assert class_difficulty(seen) == pytest.approx(expected)
+    assert class_difficulty(seen, least_queries=1000) == {}
+    assert class_difficulty(seen.take(np.flatnonzero(identifiers))) == {}
+
+
+def test_history_is_frozen_where_the_gain_that_is_kept_reads_it() -> None:
+    """It is of all queries, and the rule names the signal."""
+    seen = _world(600, by_signal=0.1, by_class=0.05)
+    fit = fit_depth(seen, _PRICE)
+    assert isinstance(fit.rule, GainDepth)
+    assert fit.rule.signals[-1].signal == DIFFICULTY
+    assert fit.history is not None
+    assert fit.history.classes == class_difficulty(seen)
+    assert fit.history.tenants == {}
+
+
+def test_without_classes_gain_reads_no_history() -> None:
+    """No class has a difficulty then."""
+    seen = _world(600, by_signal=0.1)
+    fit = fit_depth(Observed(seen.depths, seen.quality, seen.names, seen.signals, (None,) * 600), _PRICE)
+    assert isinstance(fit.rule, GainDepth)
+    assert [one.signal for one in fit.rule.signals] == list(_NAMES)
+    assert fit.history is None
+
+
+def test_no_more_is_paid_for_than_there_are_candidates() -> None:
+    """Depths beyond a short list cost what its end does."""
+    quality = np.array([[0.5, 0.6, 0.62, 0.64]] * 20)
+    seen = Observed(_DEPTHS, quality, (), np.zeros((20, 0)), _NO_CLASS * 20, np.full(20, 15))
+    assert seen.cost[0].tolist() == [10.0, 15.0, 15.0, 15.0]
+    assert fit_fixed(seen, 0.001) == 100
+    assert fit_depth(seen, 0.001).compared[0].mean_depth == 15.0
 
 
 def test_fitting_is_deterministic_for_a_seed() -> None:

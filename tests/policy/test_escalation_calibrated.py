@@ -170,6 +170,20 @@ def test_accepting_clears_the_noise_of_the_margin() -> None:
         assert choose_round(rule, known, _ONE_CHANNEL).action is action
 
 
+def test_a_second_round_is_not_asked_of_fewer_scores_than_it_was_fitted_on() -> None:
+    """A first round of fewer ends it; where it can, the first round sends as many as the second needs."""
+    artefact = scripted_artefact(("bm25",), second_round=True)
+    assert artefact.second_round is not None
+    second = artefact.second_round.model_copy(update={"least_scored": 4})
+    calibration = Calibration(artefact.model_copy(update={"second_round": second}), "sha256:needs-four")
+    known = _known(_SCORES)
+    worth = np.sort(calibration.value(calibration.entry(known.small, known.channels), 5))[::-1]
+    for wanted, sent, more in ((2, 2, False), (3, 3, False), (4, 4, True), (7, 4, True)):
+        price = float(worth[wanted - 1] + worth[wanted]) / 2.0
+        choice = choose_round(_rule(k=5, price_per_pair=price, first_round_factor=1e6, chunk=1), known, calibration)
+        assert (len(choice.indices), choice.more) == (sent, more)
+
+
 @pytest.mark.parametrize(("safe_top_m", "sent", "action"), [(20, 4, Action.QUERY), (3, 3, Action.CLUSTER)])
 def test_a_list_too_short_to_estimate_goes_whole_up_to_the_safe_number(
     safe_top_m: int, sent: int, action: Action

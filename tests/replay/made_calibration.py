@@ -68,6 +68,7 @@ def _second_round(effects: int) -> SecondRoundModel:
     """Return a second round that believes the first estimate and the reach of what was seen by halves."""
     weights = (0.5, 0.5, *(0.0,) * (len(FEATURES) - 2))
     return SecondRoundModel(
+        least_scored=1,
         scale=1.0,
         covariance=tuple(tuple(float(row == column) for column in range(effects)) for row in range(effects)),
         bins=(),

@@ -335,7 +335,7 @@ def test_a_calibration_of_other_scorers_or_candidates_is_told() -> None:
     done = evaluate({"t": made_table()}, replace(_QUESTION, roles=roles), made_calibration(least_candidates=50))
     assert done.notes == [
         "the calibration was fitted for small small, and dense is evaluated",
-        "the calibration does not fit the candidates of 40 queries: they are in the safe mode",
+        "the calibration does not hold for the candidates of 40 queries: it does not decide there",
     ]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from cascade.calibration.artefact import FinalOrder
 from cascade.calibration.calibrated import Calibration, Estimate
 from cascade.errors import ConfigError
 from cascade.metrics import Gain, ndcg
@@ -67,7 +68,9 @@ def _policy(escalation: object, depth: object, calibration: Calibration | None =
     return Policy(_escalation(escalation), TypeAdapter(DepthSpec).validate_python(depth), _LIMITS, calibration)
 
 
-def _served(query: ReplayedQuery, escalation: object, depth: object) -> Ranking:
+def _served(
+    query: ReplayedQuery, escalation: object, depth: object, calibration: Calibration = _CALIBRATION
+) -> Ranking:
     """Return what the sidecar's pipeline answers where its stages score as the table says."""
     data = release_data(escalation=escalation, depth=depth)
     if escalation == "none":
@@ -89,7 +92,7 @@ def _served(query: ReplayedQuery, escalation: object, depth: object) -> Ranking:
         pipeline = Pipeline(
             parse_release(data),
             stages,
-            calibration=_CALIBRATION,
+            calibration=calibration,
             clock=asyncio.get_running_loop().time,
             new_id=lambda: "id",
             hash_query=lambda text: text,
@@ -115,6 +118,21 @@ def test_a_replay_decides_what_the_sidecar_serves(escalation: Any, depth: object
     assert set(played.actions) == actions
     assert (Action.DIRECT in actions) == ("direct" in escalation)
     assert sum(played.actions.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("depth", [20, 12, 1])
+@pytest.mark.parametrize("direct", [None, {"when": [{"signal": "bm25.gap", "at_least": 0.1}], "top_m": 6}])
+def test_a_fitted_final_order_is_that_of_what_the_sidecar_knew(direct: object, depth: int) -> None:
+    """Features of ranks are those within depth, and a query that went past the small stage has the large order."""
+    fitted = FinalOrder(large=1.0, features={"bm25.z": 3.0, "log_rrf_rank": -2.0}, gain=0.1, low=0.05, high=0.2)
+    artefact = _CALIBRATION.artefact.model_copy(update={"final_order": fitted})
+    calibration = Calibration(artefact, _CALIBRATION.sha256)
+    rule = {**_CALIBRATED, "max_share": 1.0, "final_order": "fitted", "direct": direct}
+    played = play(_QUERIES[:12], _policy(rule, depth, calibration), 5, Metric.NDCG)
+    for column, query in enumerate(_QUERIES[:12]):
+        grades = {str(index): int(gain) for index, gain in enumerate(query.judgement.gains)}
+        order = [str(item.index) for item in _served(query, rule, depth, calibration).results]
+        assert played.sweep.quality[played.own, column] == pytest.approx(ndcg(order, grades, 5))
 
 
 def test_the_prices_run_from_everything_to_nothing() -> None:
@@ -154,11 +172,19 @@ def test_a_skipped_query_engages_no_reranker() -> None:
 
 
 def test_a_calibration_that_does_not_hold_runs_the_safe_mode() -> None:
-    """Out of its range the top of the small order is sent, at every price."""
+    """Where a channel that it reads is not there the top of the small order is sent, at every price."""
     safe = {**_CALIBRATED, "safe_top_m": 3}
-    played = play(_QUERIES, _policy(safe, 20, made_calibration(least_candidates=50)), 5, Metric.NDCG)
+    played = play(_QUERIES, _policy(safe, 20, made_calibration(("bm25", "dense", "sparse"))), 5, Metric.NDCG)
     assert played.actions == {Action.SAFE: 1.0}
     assert set(played.sweep.pairs.ravel().tolist()) == {3.0}
+
+
+def test_where_the_first_round_scores_nothing_there_is_no_second() -> None:
+    """A large stage that left out all that it was sent is not asked again, as when serving."""
+    rule = {**_CALIBRATED, "price_per_pair": 1e-6, "first_round_factor": 1e5, "max_share": 1.0}
+    silent = [replace(query, large=np.full_like(query.large, np.nan)) for query in _QUERIES]
+    assert play(_QUERIES, _policy(rule, 20), 5, Metric.NDCG).rounds == 2.0
+    assert play(silent, _policy(rule, 20), 5, Metric.NDCG).rounds == 1.0
 
 
 def test_every_query_is_estimated_once_whatever_the_prices() -> None:

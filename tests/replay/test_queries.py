@@ -111,3 +111,10 @@ def test_a_missing_column_is_told_by_name() -> None:
     """The policy needs what the table lacks."""
     with pytest.raises(ConfigError, match="no column huge; scorers of this table are bm25, dense, large, small"):
         replayed([made_table()], replace(ROLES, large="huge"), 5, Gain.LINEAR)
+
+
+@pytest.mark.parametrize("roles", [Roles(("bm25",), "l", "l"), Roles(("bm25", "l"), "s", "l")])
+def test_the_large_column_has_no_other_role(roles: Roles) -> None:
+    """What is to be estimated may not be what it is estimated from."""
+    with pytest.raises(ConfigError, match="column l is the large reranker"):
+        replayed([_TABLE], roles, 10, Gain.LINEAR)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
 
 from cascade.calibration.artefact import PricePoint
 from cascade.errors import ConfigError
+from cascade.policy.depth import AnyDepth
+from cascade.policy.depth_rules import FixedDepth, GainDepth, GreedyDepth, HistoryNumbers
 from cascade.policy.escalation_rules import CalibratedEscalation, NoEscalation
 from cascade.rollout.fitted import fitted_release, write_release
 from cascade.rollout.load import load_release
@@ -152,3 +154,55 @@ def test_a_long_name_stays_a_valid_name(tmp_path: Path) -> None:
     """Names have 64 characters at most."""
     written = fitted_release(_base(tmp_path, release="r" * 64), _SHOWN, _DIGEST, 0.8)
     assert written["release"] == "r" * 64
+
+
+_GREEDY = GreedyDepth.model_validate({"kind": "greedy", "default": 30, "most": 100, "classes": {"identifier": 10}})
+_GAIN = GainDepth.model_validate(
+    {
+        "kind": "gain",
+        "default": 30,
+        "most": 100,
+        "price_per_candidate": 0.0003,
+        "signals": [{"signal": "history.difficulty", "mean": 0.4, "sd": 0.1234567}],
+        "depths": [
+            {"depth": 10, "intercept": 0.0, "weights": [0.0], "missing": [0.0]},
+            {"depth": 100, "intercept": 0.01, "weights": [1.5e-05], "missing": [-2e-17]},
+        ],
+    }
+)
+
+
+@pytest.mark.parametrize("rule", [FixedDepth(depth=30), _GREEDY, _GAIN])
+@pytest.mark.parametrize("benefit", ["shown", "none-found"])
+def test_a_depth_that_was_fitted_is_written_as_it_is(
+    tmp_path: Path, rule: AnyDepth, benefit: Literal["shown", "none-found"]
+) -> None:
+    """Whether or not anything escalates, and with the history that it was fitted with in place of an older one."""
+    history = HistoryNumbers.model_validate({"classes": {"identifier": 0.25, "other": 0.5}})
+    base = _base(tmp_path, depth=40, history={"classes": {"other": 0.9}, "tenants": {}})
+    artefact = scripted_artefact(benefit=benefit, prices=_PRICES)
+    written = fitted_release(base, artefact, _DIGEST, 0.8, depth=rule, history=history)
+    write_release(tmp_path / "mine.yaml", written)
+    release = load_release(tmp_path / "mine.yaml", {"NOT_SET_ANYWHERE": "http://stage.example"}).release
+    assert release.depth == rule
+    assert release.history == history
+    assert isinstance(written["depth"], int) == isinstance(rule, FixedDepth)
+
+
+def test_numbers_of_a_depth_stand_on_one_line(tmp_path: Path) -> None:
+    """So that a person can still read the release around them; other lists stay as they were."""
+    weights = [0.1] * 4
+    signals = [{"signal": f"bm25.{name}", "mean": 0.0, "sd": 1.0} for name in ("gap", "nqc", "smv", "entropy")]
+    depths = [{"depth": 10, "intercept": 0.0, "weights": weights, "missing": weights}]
+    rule = GainDepth.model_validate({**_GAIN.model_dump(mode="json"), "signals": signals, "depths": depths})
+    write_release(tmp_path / "mine.yaml", fitted_release(_base(tmp_path), _SHOWN, _DIGEST, 0.8, depth=rule))
+    text = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
+    assert "    weights: [0.1, 0.1, 0.1, 0.1]\n" in text
+    assert "  - signal: bm25.gap\n" in text
+
+
+def test_without_a_fitted_depth_the_release_keeps_its_own(tmp_path: Path) -> None:
+    """And its history."""
+    history = {"classes": {"other": 0.9}}
+    written = fitted_release(_base(tmp_path, depth=40, history=history), _SHOWN, _DIGEST, 0.8)
+    assert (written["depth"], written["history"]) == (40, history)

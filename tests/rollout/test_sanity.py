@@ -74,6 +74,20 @@ def test_nothing_is_said_of_a_release_that_does_what_it_says() -> None:
             {"escalation": _RULE | {"max_share": 0.1}},
             "escalation.chunk 10 is above the 5 that max_share allows: there is no second round",
         ),
+        (
+            {
+                "depth": {
+                    "kind": "signals",
+                    "default": 50,
+                    "rules": [{"when": [{"signal": "small.entropy", "at_least": 0.5}], "depth": 20}],
+                },
+                "escalation": _RULE | {"direct": {"when": [{"signal": "small.flips_5", "at_most": 1}]}},
+            },
+            (
+                "signals of the small stage are read before it scores, so they are always missing: "
+                "small.entropy, small.flips_5"
+            ),
+        ),
     ],
 )
 def test_what_does_not_do_what_it_says_is_told(changes: dict[str, Any], told: str) -> None:
