@@ -171,15 +171,12 @@ class RecordLog:
     def _work(self) -> None:
         while (make := self._next()) is not None:
             try:
-                record = make()
+                self._file.append(make())
+            except OSError:
+                self._count_dropped(DropReason.UNWRITABLE, 1)
             except Exception as error:  # noqa: BLE001 - the boundary of a background thread
                 self._count_fault(error)
                 self._count_dropped(DropReason.FAULT, 1)
-                continue
-            try:
-                self._file.append(record)
-            except OSError:
-                self._count_dropped(DropReason.UNWRITABLE, 1)
             else:
                 self._count_written()
         self._file.close()
