@@ -183,7 +183,7 @@ def _shuffled(table: ScoreTable, column: str) -> ScoreTable:
 def _figures(splits: Sequence[Split], k: int, metric: Metric, rule: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Replay every split by its own calibration and measure all queries together."""
     contests = [_sweeps(split, k, metric, rule or {}) for split in splits]
-    sweeps = {name: _side_by_side([contest[name] for contest in contests]) for name in contests[0]}
+    sweeps = {name: Sweep.side_by_side([contest[name] for contest in contests]) for name in contests[0]}
     own = sweeps["policy"].settings.index(_PRICE)
     points = points_beside(sweeps, at_setting(sweeps["policy"], own, "its price"))
     return _told(measure(Contest(sweeps, points, 0.0005), _RESAMPLES, 0))
@@ -209,27 +209,6 @@ def _sweeps(split: Split, k: int, metric: Metric, rule: Mapping[str, Any]) -> di
         play(queries, policy, k, metric).sweep,
     )
     return {sweep.name: sweep for sweep in sweeps}
-
-
-def _side_by_side(parts: Sequence[Sweep]) -> Sweep:
-    first = parts[0]
-    settings = first.settings
-    if any(part.settings != settings for part in parts):
-        raise SystemExit(f"{first.name}: the parts have different settings; their lists differ in length")
-
-    def joined(tables: Sequence[Any]) -> Any:
-        return np.concatenate(tables, axis=1)
-
-    return Sweep(
-        name=first.name,
-        settings=settings,
-        quality=joined([part.quality for part in parts]),
-        pairs=joined([part.pairs for part in parts]),
-        tokens=None,
-        metrics={each: joined([part.metrics[each] for part in parts]) for each in first.metrics},
-        judged=joined([part.judged for part in parts]),
-        engaged=joined([part.engaged for part in parts]),
-    )
 
 
 def _gates(queries: Sequence[ReplayedQuery], calibration: Calibration) -> dict[str, Any]:

@@ -41,18 +41,7 @@ def replayed_sweep(
         policy = Policy(rule, FixedDepth(depth=depth), limits, calibration_of(number))
         parts.append(play([queries[place] for place in mine], policy, k, Metric.NDCG).sweep)
         places += mine
-    back = np.argsort(places)
-    first = parts[0]
-    return Sweep(
-        first.name,
-        first.settings,
-        np.concatenate([part.quality for part in parts], axis=1)[:, back],
-        np.concatenate([part.pairs for part in parts], axis=1)[:, back],
-        None,
-        {},
-        np.concatenate([part.judged for part in parts], axis=1)[:, back],
-        np.concatenate([part.engaged for part in parts], axis=1)[:, back],
-    )
+    return Sweep.side_by_side(parts).take(np.argsort(places))
 
 
 def chosen_prices(sweep: Sweep, ends: FloatArray, pairs: float, seed: int, *, judged: bool) -> tuple[PricePoint, ...]:

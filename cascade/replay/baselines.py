@@ -113,12 +113,14 @@ def static(
     ranks: Ranks,
     name: str = "static",
     blocks: Sequence[FloatArray] | None = None,
+    most: int | None = None,
 ) -> Sweep:
-    """Send the first m of an order, the same m for every query, for every m there is.
+    """Send the first m of an order, the same m for every query, for every m up to ``most``.
 
-    ``blocks`` are what the scored candidates are ordered by, where that is not the large scores.
+    ``blocks`` are what the scored candidates are ordered by, where that is not the large scores. Without
+    ``most`` it is as many as any of these queries has.
     """
-    settings = np.arange(max(query.pairs for query in queries), -1, -1)
+    settings = np.arange(max(query.pairs for query in queries) if most is None else most, -1, -1)
     ordered_by = [query.large for query in queries] if blocks is None else blocks
     outcomes = (
         outcome(query, _first(query, order, settings), k, block=block)

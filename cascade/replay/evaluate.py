@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from cascade.calibration.calibrated import Calibration
 from cascade.errors import ConfigError
-from cascade.metrics import Gain
-from cascade.policy.escalation import orders_by_fit
-from cascade.replay import baselines
 from cascade.replay.measure import Contest, Measured, measure
+from cascade.replay.partition import Part, Replaying, replay_part, side_by_side
 from cascade.replay.points import at_price, at_setting, points_beside
-from cascade.replay.policy import Played, Policy, Progress, play
-from cascade.replay.queries import SLICES, Replayed, ReplayedQuery, Roles, query_digest, replayed
+from cascade.replay.policy import Policy, Progress
+from cascade.replay.queries import Roles, is_judged, is_silver, replayed_part
+from cascade.replay.question import Question
 from cascade.replay.report import Evaluation
+from cascade.replay.sections import decided, ties
 from cascade.replay.sweep import Metric
 from cascade.replay.table import ScoreTable, data_sha256
-from cascade.replay.tied import tied
 
 __all__ = ["Question", "evaluate"]
 
 _RELEVANT: Final = "grade above 0; queries without a relevant document stay in every mean with 0"
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked of the tables. ``price`` is what a pair costs in units of ``metric``."""
-
-    roles: Roles
-    k: int = 10
-    gain: Gain = Gain.LINEAR
-    metric: Metric = Metric.NDCG
-    price: float = 0.0005
-    seed: int = 0
-    resamples: int = 2000
-    where: tuple[tuple[str, str], ...] = ()
 
 
 def evaluate(
@@ -58,32 +42,41 @@ def evaluate(
     names = [name for table in chosen.values() for name in table.query_ids]
     if len(set(names)) < len(names):
         raise ConfigError(f"{len(names) - len(set(names))} queries are in more than one table; each counts once")
-    found = replayed(list(chosen.values()), question.roles, question.k, question.gain)
-    if found.silver and question.metric is not Metric.NDCG:
+    silver = is_silver([is_judged(table) for table in chosen.values()])
+    if silver and question.metric is not Metric.NDCG:
         raise ConfigError(f"{question.metric} needs judgements, and the tables have none")
     _check(calibration, question)
-    played = None if policy is None else play(found.queries, policy, question.k, question.metric, progress)
-    contest = _contest(found.queries, question, calibration, policy, played)
+    replaying = Replaying(question, _most(chosen.values(), question.roles), calibration, policy)
+    parts, dropped = [], 0
+    for name, table in chosen.items():
+        found = replayed_part(table, question.roles, question.k, question.gain, silver=silver)
+        dropped += found.dropped
+        part = replay_part(name, found, replaying, progress)
+        parts += [] if part is None else [part]
+    if not parts:
+        raise ConfigError(f"no query has scores of both {question.roles.small} and {question.roles.large}")
+    part = side_by_side(parts)
+    contest = _contest(part, question)
     return Evaluation(
         conditions={
-            **_conditions(chosen, found, question, "small" if calibration is None else "static-fused"),
+            **_conditions(chosen, part, dropped, replaying, silver=silver),
             **_fitted(calibration),
             **({} if policy is None else {"policy": dict(policy.described)}),
         },
         contest=contest,
         measured=measure(contest, question.resamples, question.seed),
-        slices=_slices(found.queries, contest, question),
-        reference="static" if played is None else "policy",
-        silver=found.silver,
-        notes=[*_notes(found, question, calibration), *_untold(played)],
-        extra={
-            "ties": {
-                "small": asdict(tied(found.queries, lambda query: query.small, question.k)),
-                "large": asdict(tied(found.queries, lambda query: query.large, question.k)),
-            },
-            **_decided(played),
-        },
+        slices=_slices(part, contest, question),
+        reference="static" if policy is None else "policy",
+        silver=silver,
+        notes=[*_notes(part, dropped, question, calibration), *_untold(part)],
+        extra={"ties": ties.told(part.columns), **decided.told(part.columns)},
     )
+
+
+def _most(tables: Iterable[ScoreTable], roles: Roles) -> int:
+    """Return the largest number of candidates within depth."""
+    most = max(int(np.diff(table.offsets).max()) for table in tables)
+    return most if roles.depth is None else min(most, roles.depth)
 
 
 def _where(name: str, table: ScoreTable, conditions: Sequence[tuple[str, str]]) -> ScoreTable:
@@ -104,8 +97,8 @@ def _check(calibration: Calibration | None, question: Question) -> None:
         )
 
 
-def _notes(found: Replayed, question: Question, calibration: Calibration | None) -> list[str]:
-    notes = [f"{found.dropped} queries that a reranker scored no candidate of are left out"] if found.dropped else []
+def _notes(part: Part, dropped: int, question: Question, calibration: Calibration | None) -> list[str]:
+    notes = [f"{dropped} queries that a reranker scored no candidate of are left out"] if dropped else []
     if calibration is None:
         return notes
     artefact, roles = calibration.artefact, question.roles
@@ -115,13 +108,12 @@ def _notes(found: Replayed, question: Question, calibration: Calibration | None)
     ):
         if fitted != evaluated:
             notes.append(f"the calibration was fitted for {role} {fitted}, and {evaluated} is evaluated")
-    trained = set(artefact.trained_on.query_ids_sha256)
-    seen = sum(query_digest(query.id) in trained for query in found.queries)
+    seen = int(part.columns["fact.seen"].sum())
     if seen:
         notes.append(
             f"SEEN IN FITTING: {seen} of these queries trained the calibration, so that its figures are too good"
         )
-    misfits = sum(calibration.misfit(*baselines.within_depth(query)) is not None for query in found.queries)
+    misfits = int(part.columns["fact.misfit"].sum())
     if misfits:
         notes.append(f"the calibration does not hold for the candidates of {misfits} queries: it does not decide there")
     return notes
@@ -146,63 +138,34 @@ def _fitted(calibration: Calibration | None) -> dict[str, Any]:
     }
 
 
-def _untold(played: Played | None) -> list[str]:
-    names = () if played is None else played.never_told
-    return [f"no table tells {name}: conditions on it never hold in this replay" for name in names]
+def _untold(part: Part) -> list[str]:
+    return [f"no table tells {name}: conditions on it never hold in this replay" for name in sorted(part.never_told)]
 
 
-def _decided(played: Played | None) -> dict[str, Any]:
-    """Return what the policy did at its own price, as shares of the queries and means over them."""
-    if played is None:
-        return {}
-    actions = {action.value: share for action, share in played.actions.items()}
-    return {"decided": {"actions": actions, "rounds": played.rounds, "depth": played.depth}}
+def _contest(part: Part, question: Question) -> Contest:
+    own = part.own
+    reference = (
+        at_price(part.sweeps["static"], question.price)
+        if own is None
+        else at_setting(part.sweeps["policy"], own, "as the release has it")
+    )
+    return Contest(part.sweeps, points_beside(part.sweeps, reference), question.price)
 
 
-def _contest(
-    queries: Sequence[ReplayedQuery],
-    question: Question,
-    calibration: Calibration | None,
-    policy: Policy | None,
-    played: Played | None,
-) -> Contest:
-    k, metric = question.k, question.metric
-    by_small = baselines.small_ranks(queries)
-    by_value = None if calibration is None else baselines.fused_ranks(queries, calibration, k)
-    fused = [] if by_value is None else [baselines.static(queries, k, metric, by_value, "static-fused")]
-    if calibration is not None and policy is not None and orders_by_fit(policy.escalation):
-        blocks = baselines.final_blocks(queries, calibration)
-        fused.append(baselines.static(queries, k, metric, by_small, "static-final", blocks))
-    sweeps = [
-        baselines.first_stage(queries, k, metric),
-        baselines.small(queries, k, metric),
-        baselines.large(queries, k, metric),
-        baselines.static(queries, k, metric, by_small),
-        *fused,
-        baselines.random(queries, k, metric),
-        baselines.oracle(queries, k, metric, by_small if by_value is None else by_value),
-    ]
-    if played is None:
-        named = {sweep.name: sweep for sweep in sweeps}
-        return Contest(named, points_beside(named, at_price(named["static"], question.price)), question.price)
-    named = {sweep.name: sweep for sweep in (*sweeps, played.sweep)}
-    own = at_setting(played.sweep, played.own, "as the release has it")
-    return Contest(named, points_beside(named, own), question.price)
-
-
-def _slices(queries: Sequence[ReplayedQuery], contest: Contest, question: Question) -> dict[str, dict[str, Measured]]:
+def _slices(part: Part, contest: Contest, question: Question) -> dict[str, dict[str, Measured]]:
     slices: dict[str, dict[str, Measured]] = {}
-    for attribute in SLICES:
-        values = np.array([query.slices.get(attribute, "") for query in queries])
-        for value in sorted(set(values.tolist()) - {""}):
-            part = contest.take(np.flatnonzero(values == value))
-            slices.setdefault(attribute, {})[value] = measure(part, question.resamples, question.seed)
+    for attribute, told in part.slices.items():
+        values = np.array(told)
+        for value in sorted(set(told) - {""}):
+            chosen = contest.take(np.flatnonzero(values == value))
+            slices.setdefault(attribute, {})[value] = measure(chosen, question.resamples, question.seed)
     return slices
 
 
-def _conditions(tables: Mapping[str, ScoreTable], found: Replayed, question: Question, along: str) -> dict[str, Any]:
-    roles = question.roles
-    without = sum(query.judgement.ideal <= 0.0 for query in found.queries)
+def _conditions(
+    tables: Mapping[str, ScoreTable], part: Part, dropped: int, replaying: Replaying, *, silver: bool
+) -> dict[str, Any]:
+    question, roles = replaying.question, replaying.question.roles
     return {
         "tables": [_table(name, table, roles) for name, table in tables.items()],
         "where": [f"{column}={value}" for column, value in question.where],
@@ -212,14 +175,14 @@ def _conditions(tables: Mapping[str, ScoreTable], found: Replayed, question: Que
         "depth": roles.depth,
         "k": question.k,
         "metric": question.metric,
-        "gain": "1/rank of the large order" if found.silver else question.gain,
-        "judgements": "silver" if found.silver else "judged",
+        "gain": "1/rank of the large order" if silver else question.gain,
+        "judgements": "silver" if silver else "judged",
         "relevant": _RELEVANT,
-        "queries_without_relevant": without,
-        "queries_left_out": found.dropped,
+        "queries_without_relevant": int(part.columns["fact.without_relevant"].sum()),
+        "queries_left_out": dropped,
         "price_per_pair": question.price,
         "cost": "pairs scored by the large stage; always-large scores every candidate within depth",
-        "oracle": f"knows the large stage's top k and stops along the {along} order",
+        "oracle": f"knows the large stage's top k and stops along the {replaying.along} order",
         "seed": question.seed,
         "resamples": question.resamples,
     }

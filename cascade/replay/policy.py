@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,9 +20,9 @@ from cascade.replay.signals import check_told, never_told, replayed_signals
 from cascade.replay.sweep import Metric, Sweep, outcome, sweep_of
 from cascade.signals.compute import Signals
 from cascade.signals.history import History
-from cascade.types import Action
+from cascade.types import Action, Estimates
 
-__all__ = ["PRICES", "Played", "Policy", "Progress", "play"]
+__all__ = ["PRICES", "Played", "Policy", "Progress", "Step", "play"]
 
 PRICES: Final = (1e-9, *np.geomspace(1e-5, 0.2, 40).tolist(), 1.0)
 """Prices that are tried: from one at which every candidate is worth sending to one at which none is."""
@@ -48,18 +47,34 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """What one rule did with a query: what went to the large stage (n,), in how many rounds, as which action.
+
+    ``depth`` is how many candidates the small stage scored; past it, with action ``direct``, how many it
+    would have. ``first`` is what the first round estimated, the same at every price, and ``estimates`` what
+    the last choice reports, None where nothing was estimated; ``misfit`` is why the calibration did not hold.
+    """
+
+    sent: NDArray[np.bool_]
+    rounds: int
+    action: Action
+    depth: int
+    first: Estimate | None = None
+    estimates: Estimates | None = None
+    misfit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Played:
     """A replayed policy: its sweep over prices, and where in it the release's own price stands.
 
-    Of the own price: how often each action was taken, and the mean rounds and depth. ``never_told``
-    names the signals that the rules read and no table tells.
+    ``steps`` is what it did with each query at its own price. ``never_told`` names the signals that
+    the rules read and no table tells.
     """
 
     sweep: Sweep
     own: int
-    actions: Mapping[Action, float]
-    rounds: float
-    depth: float
+    steps: Sequence[Step]
     never_told: Sequence[str]
 
 
@@ -85,14 +100,11 @@ def play(
         done = [step.escalate(rule) for rule in rules]
         small, block = step.small(done[own].action), step.block(done[own].first)
         outcomes.append(outcome(query, np.stack([one.sent for one in done]), k, small=small, block=block))
-        steps.append((done[own], step.depth))
-    taken = Counter(step.action for step, _ in steps)
+        steps.append(done[own])
     return Played(
         sweep=sweep_of("policy", settings, outcomes, metric),
         own=own,
-        actions={action: taken[action] / len(steps) for action in Action if taken[action]},
-        rounds=float(np.mean([step.rounds for step, _ in steps])),
-        depth=float(np.mean([depth for _, depth in steps])),
+        steps=steps,
         never_told=never_told(names, signals),
     )
 
@@ -104,19 +116,6 @@ def _rules(rule: Escalation) -> tuple[list[Escalation], list[float], int]:
     prices = sorted({*PRICES, rule.price_per_pair})
     rules: list[Escalation] = [rule.model_copy(update={"price_per_pair": price}) for price in prices]
     return rules, prices, prices.index(rule.price_per_pair)
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """What one rule did with a query: what went to the large stage, in how many rounds, and as which action.
-
-    ``first`` is what the first round estimated, the same at every price; None where nothing was.
-    """
-
-    sent: NDArray[np.bool_]
-    rounds: int
-    action: Action
-    first: Estimate | None = None
 
 
 class _Query:
@@ -144,15 +143,15 @@ class _Query:
         beyond = np.full(self._query.large.size - self.depth, np.nan)
         return None if scores is None else np.concatenate([scores, beyond])
 
-    def escalate(self, rule: Escalation) -> _Step:
+    def escalate(self, rule: Escalation) -> Step:
         """Let a rule decide, round after round."""
         sent = np.zeros(self._query.small.size, dtype=np.bool_)
         if not self.depth:
-            return _Step(sent, 0, Action.NONE)
+            return Step(sent, 0, Action.NONE, 0)
         direct = min(goes_direct(rule, self._signals), self.depth)
         if direct:
             sent[:direct] = True
-            return _Step(sent, 1, Action.DIRECT)
+            return Step(sent, 1, Action.DIRECT, self.depth)
         large = np.full(self.depth, np.nan)
         known = Known(self._small, self._channels, large)
         choice = choose_round(rule, known, self._calibration)
@@ -165,7 +164,7 @@ class _Query:
             if not choice.more or not np.isfinite(large[chosen]).any():  # a round without a score is the last
                 break
             choice = choose_round(rule, known, self._calibration, choice)
-        return _Step(sent, rounds, choice.action, first)
+        return Step(sent, rounds, choice.action, self.depth, first, choice.estimates, choice.misfit)
 
 
 class _Remembering(Calibration):

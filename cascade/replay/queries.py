@@ -15,7 +15,19 @@ from cascade.metrics import Gain, gains_of, ideal_dcg
 from cascade.replay.columns import FloatArray, IntArray
 from cascade.replay.table import ScoreTable
 
-__all__ = ["FEATURES", "SLICES", "Judgement", "Replayed", "ReplayedQuery", "Roles", "query_digest", "replayed"]
+__all__ = [
+    "FEATURES",
+    "SLICES",
+    "Judgement",
+    "Replayed",
+    "ReplayedQuery",
+    "Roles",
+    "is_judged",
+    "is_silver",
+    "query_digest",
+    "replayed",
+    "replayed_part",
+]
 
 SLICES: Final = ("q_class", "source")
 """Attributes of a table by whose values reports are sliced."""
@@ -87,16 +99,35 @@ def replayed(tables: Sequence[ScoreTable], roles: Roles, k: int, gain: Gain) -> 
     Raises ConfigError for a column that a table lacks or that cannot be in two roles, for tables of which only
     some are judged, and where no query is left.
     """
+    silver = is_silver([is_judged(table) for table in tables])
+    parts = [replayed_part(table, roles, k, gain, silver=silver) for table in tables]
+    found = Replayed(
+        tuple(query for part in parts for query in part.queries), sum(part.dropped for part in parts), silver
+    )
+    if not found.queries:
+        raise ConfigError(f"no query has scores of both {roles.small} and {roles.large}")
+    return found
+
+
+def replayed_part(table: ScoreTable, roles: Roles, k: int, gain: Gain, *, silver: bool) -> Replayed:
+    """Read the queries of a partition; ``silver`` is that of the whole. There may be none that can be replayed."""
     if roles.large in (roles.small, *roles.first_stage):
         raise ConfigError(f"column {roles.large} is the large reranker; it can be neither the small one nor a channel")
-    silver = {not _is_judged(table) for table in tables}
-    if len(silver) > 1:
-        raise ConfigError("some of the tables have judgements and some have none; evaluate them apart")
-    every = [query for table in tables for query in _queries(table, roles, k, gain)]
+    every = list(_queries(table, roles, k, gain, silver=silver))
     kept = tuple(query for query in every if np.isfinite(query.small).any() and np.isfinite(query.large).any())
-    if not kept:
-        raise ConfigError(f"no query has scores of both {roles.small} and {roles.large}")
-    return Replayed(kept, len(every) - len(kept), silver.pop())
+    return Replayed(kept, len(every) - len(kept), silver)
+
+
+def is_silver(judged: Sequence[bool]) -> bool:
+    """Tell whether the large order has to judge. Raises ConfigError for tables of which only some are judged."""
+    if len(set(judged)) > 1:
+        raise ConfigError("some of the tables have judgements and some have none; evaluate them apart")
+    return not judged[0]
+
+
+def is_judged(table: ScoreTable) -> bool:
+    """Tell whether a table has a judgement at all."""
+    return table.rel is not None and bool((table.rel >= 0).any())
 
 
 def query_digest(query_id: str) -> str:
@@ -104,11 +135,7 @@ def query_digest(query_id: str) -> str:
     return hashlib.sha256(query_id.encode()).hexdigest()[:16]
 
 
-def _is_judged(table: ScoreTable) -> bool:
-    return table.rel is not None and bool((table.rel >= 0).any())
-
-
-def _queries(table: ScoreTable, roles: Roles, k: int, gain: Gain) -> Iterator[ReplayedQuery]:
+def _queries(table: ScoreTable, roles: Roles, k: int, gain: Gain, *, silver: bool) -> Iterator[ReplayedQuery]:
     small, large = table.column(roles.small), table.column(roles.large)
     channels = {name: table.column(name) for name in roles.first_stage}
     orders = table.first_stage_order(roles.first_stage)
@@ -125,7 +152,7 @@ def _queries(table: ScoreTable, roles: Roles, k: int, gain: Gain) -> Iterator[Re
             large=large_scores,
             channels={name: column[rows] for name, column in channels.items()},
             tokens=None if tokens is None else tokens[rows],
-            judgement=_judgement(table, number, rows, large_scores, k, gain),
+            judgement=_silver(large_scores, k) if silver else _judged(table, number, rows, k, gain),
             pairs=depth,
             id=table.query_ids[number],
             slices={name: _value({values[row] for row in rows}) for name, values in slices.items()},
@@ -138,9 +165,9 @@ def _value(values: set[object]) -> str:
     return str(values.pop()) if len(values) == 1 else "mixed"
 
 
-def _judgement(table: ScoreTable, number: int, rows: IntArray, large: FloatArray, k: int, gain: Gain) -> Judgement:
-    if table.rel is None or not _is_judged(table):
-        return _silver(large, k)
+def _judged(table: ScoreTable, number: int, rows: IntArray, k: int, gain: Gain) -> Judgement:
+    if table.rel is None:
+        raise ConfigError("no column rel")
     grades = table.rel[rows]
     gains = gains_of(grades, gain)
     relevant = grades > 0

@@ -71,6 +71,24 @@ class Sweep:
             self.engaged[:, queries],
         )
 
+    @classmethod
+    def side_by_side(cls, sweeps: Sequence[Sweep]) -> Sweep:
+        """Return the queries of all sweeps of one policy, in their order, as one. They must have the same settings."""
+        first = sweeps[0]
+        if any(sweep.settings != first.settings for sweep in sweeps):
+            raise ValueError(f"{first.name}: the parts have different settings")
+        counted = [sweep.tokens for sweep in sweeps if sweep.tokens is not None]
+        return cls(
+            first.name,
+            first.settings,
+            np.concatenate([sweep.quality for sweep in sweeps], axis=1),
+            np.concatenate([sweep.pairs for sweep in sweeps], axis=1),
+            np.concatenate(counted, axis=1) if len(counted) == len(sweeps) else None,
+            {metric: np.concatenate([sweep.metrics[metric] for sweep in sweeps], axis=1) for metric in first.metrics},
+            np.concatenate([sweep.judged for sweep in sweeps], axis=1),
+            np.concatenate([sweep.engaged for sweep in sweeps], axis=1),
+        )
+
 
 def outcome(
     query: ReplayedQuery,

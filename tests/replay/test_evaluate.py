@@ -18,8 +18,9 @@ from cascade.policy.escalation_rules import Escalation, EscalationSpec
 from cascade.policy.release import Limits
 from cascade.replay.evaluate import Question, evaluate
 from cascade.replay.measure import measure
+from cascade.replay.partition import Part, Replaying, replay_part, side_by_side
 from cascade.replay.policy import Policy
-from cascade.replay.queries import Roles, query_digest
+from cascade.replay.queries import Roles, query_digest, replayed_part
 from cascade.replay.report import Evaluation, large_helps, report
 from cascade.replay.sweep import Metric
 from cascade.replay.table import ScoreTable, read_table
@@ -360,3 +361,24 @@ def test_static_on_real_scores_costs_what_was_measured(
     assert told["queries"] == 740
     assert list(told["cost_at_recovered"]["static"].values()) == pytest.approx(costs, abs=6e-4)
     assert told["area_10_50"]["static"] == pytest.approx(area, abs=1e-4)
+
+
+def test_a_split_into_partitions_gives_the_same_report() -> None:
+    """Parts of 1, 7 and 32 queries, side by side, are the part of all 40."""
+    table = made_table()
+    policy = _policy(_calibrated())
+    replaying = Replaying(_QUESTION, 20, policy.calibration, policy)
+
+    def part(queries: range) -> Part:
+        found = replayed_part(table.take(list(queries)), ROLES, 5, Gain.LINEAR, silver=False)
+        made = replay_part("t", found, replaying)
+        assert made is not None
+        return made
+
+    whole, split = part(range(40)), side_by_side([part(range(1)), part(range(1, 8)), part(range(8, 40))])
+    assert (whole.ids, whole.slices, whole.own) == (split.ids, split.slices, split.own)
+    for name, sweep in whole.sweeps.items():
+        assert (sweep.quality == split.sweeps[name].quality).all()
+        assert (sweep.pairs == split.sweeps[name].pairs).all()
+    for name, column in whole.columns.items():
+        assert (column == split.columns[name]).all()

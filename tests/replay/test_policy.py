@@ -115,9 +115,8 @@ def test_a_replay_decides_what_the_sidecar_serves(escalation: Any, depth: object
         assert played.sweep.quality[played.own, column] == pytest.approx(ndcg(order, grades, 5))
         assert played.sweep.pairs[played.own, column] == len(ranking.decision.escalated)
         actions.add(ranking.decision.action)
-    assert set(played.actions) == actions
+    assert {step.action for step in played.steps} == actions
     assert (Action.DIRECT in actions) == ("direct" in escalation)
-    assert sum(played.actions.values()) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("depth", [20, 12, 1])
@@ -159,7 +158,7 @@ def test_a_rule_without_a_price_has_one_setting() -> None:
     """There is nothing to sweep."""
     played = play(_QUERIES, _policy({"kind": "static", "top_m": 7}, 20), 5, Metric.NDCG)
     assert (played.sweep.settings, played.own) == ((0.0,), 0)
-    assert (played.rounds, played.depth, played.actions) == (1.0, 20.0, {Action.STATIC: 1.0})
+    assert {(step.rounds, step.depth, step.action) for step in played.steps} == {(1, 20, Action.STATIC)}
 
 
 def test_a_skipped_query_engages_no_reranker() -> None:
@@ -167,7 +166,7 @@ def test_a_skipped_query_engages_no_reranker() -> None:
     played = play(_QUERIES, _policy(_CALIBRATED, 0), 5, Metric.NDCG)
     assert not played.sweep.engaged.any()
     assert not played.sweep.pairs.any()
-    assert (played.actions, played.rounds, played.depth) == ({Action.NONE: 1.0}, 0.0, 0.0)
+    assert {(step.action, step.rounds, step.depth) for step in played.steps} == {(Action.NONE, 0, 0)}
     assert played.sweep.quality[0].tolist() == baselines.first_stage(_QUERIES, 5, Metric.NDCG).quality[0].tolist()
 
 
@@ -175,7 +174,7 @@ def test_a_calibration_that_does_not_hold_runs_the_safe_mode() -> None:
     """Where a channel that it reads is not there the top of the small order is sent, at every price."""
     safe = {**_CALIBRATED, "safe_top_m": 3}
     played = play(_QUERIES, _policy(safe, 20, made_calibration(("bm25", "dense", "sparse"))), 5, Metric.NDCG)
-    assert played.actions == {Action.SAFE: 1.0}
+    assert {step.action for step in played.steps} == {Action.SAFE}
     assert set(played.sweep.pairs.ravel().tolist()) == {3.0}
 
 
@@ -183,8 +182,8 @@ def test_where_the_first_round_scores_nothing_there_is_no_second() -> None:
     """A large stage that left out all that it was sent is not asked again, as when serving."""
     rule = {**_CALIBRATED, "price_per_pair": 1e-6, "first_round_factor": 1e5, "max_share": 1.0}
     silent = [replace(query, large=np.full_like(query.large, np.nan)) for query in _QUERIES]
-    assert play(_QUERIES, _policy(rule, 20), 5, Metric.NDCG).rounds == 2.0
-    assert play(silent, _policy(rule, 20), 5, Metric.NDCG).rounds == 1.0
+    assert {step.rounds for step in play(_QUERIES, _policy(rule, 20), 5, Metric.NDCG).steps} == {2}
+    assert {step.rounds for step in play(silent, _policy(rule, 20), 5, Metric.NDCG).steps} == {1}
 
 
 def test_every_query_is_estimated_once_whatever_the_prices() -> None:
@@ -240,7 +239,7 @@ def test_a_depth_by_class_follows_the_column() -> None:
     """Each query has the depth of its class."""
     depth: Mapping[str, object] = {"kind": "greedy", "default": 12, "classes": {"identifier": 4}}
     played = play(_with_columns(q_class=["identifier", "other"]), _policy("none", depth), 5, Metric.NDCG)
-    assert played.depth == 8.0
+    assert {step.depth for step in played.steps} == {4, 12}
     assert played.never_told == []
 
 
@@ -258,7 +257,7 @@ def test_signals_that_need_a_text_are_named() -> None:
     depth = {"kind": "signals", "default": 12, "rules": [{"when": [condition], "depth": 5} for condition in when]}
     played = play(_QUERIES, _policy("none", depth), 5, Metric.NDCG)
     assert played.never_told == ["head.duplicate", "query.script"]
-    assert played.depth == 12.0
+    assert {step.depth for step in played.steps} == {12}
 
 
 def test_a_fixed_depth_reads_no_signals() -> None:

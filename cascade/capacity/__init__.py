@@ -1,0 +1,1 @@
+"""Plan replicas from a workload: how many of each stage carry it, with headroom."""

@@ -1,0 +1,1 @@
+"""Tests, bounds and sample sizes: what may be believed of numbers of queries. Pure: numpy and the standard library."""
