@@ -1,4 +1,4 @@
-.PHONY: demo test test-clients test-engines check lock
+.PHONY: demo test test-browser test-clients test-engines check lock
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +15,11 @@ demo: $(VENV)/installed
 	$(BIN)/python evals/demo.py
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -m "not engines" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n 2 -m "not engines and not browser" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+
+test-browser: $(VENV)/installed
+	scripts/browser
+	$(BIN)/python -m pytest -m browser tests/browser
 
 test-clients: $(VENV)/installed
 	scripts/clients install

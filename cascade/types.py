@@ -17,6 +17,7 @@ __all__ = [
     "Estimates",
     "Exclusion",
     "Fingerprint",
+    "Level",
     "QueryClass",
     "RankedCandidate",
     "Ranking",
@@ -46,6 +47,7 @@ class DegradedReason(StrEnum):
     STAGE_REFUSED = "stage_refused"
     STAGE_INVALID_ANSWER = "stage_invalid_answer"
     DEADLINE_TOO_SHORT = "deadline_too_short"
+    LOAD_LEVEL = "load_level"
     CALIBRATION_MISMATCH = "calibration_mismatch"
     INTERNAL_ERROR = "internal_error"
 
@@ -219,6 +221,19 @@ class Estimates:
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """A load level of a release: its name, and how many levels are above it in quality."""
+
+    name: str = "normal"
+    index: int = 0
+
+    @property
+    def is_above_normal(self) -> bool:
+        """Tell whether it is another level than the release as it stands."""
+        return self.index > 0
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Everything that was decided for one request, without text.
 
@@ -230,6 +245,7 @@ class Decision:
     id: str
     dialect: Dialect
     release: str
+    level: Level
     tenant: str | None
     query_hash: str
     candidates: int

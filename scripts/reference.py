@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from cascade.policy import depth_rules as depth
 from cascade.policy import escalation_rules as escalation
+from cascade.policy import level_specs as levels
 from cascade.policy import release as model
 from cascade.server.settings import ENVIRONMENT_PREFIX, Settings
 from cascade.signals.catalogue import SIGNALS
@@ -59,6 +60,11 @@ def configuration() -> str:
         _table(model.Budgets),
         "### limits\n",
         _table(model.Limits),
+        "### levels\n\nA list. The first level is the release as it stands and has a name alone; each other one is the "
+        "release with these keys in place of its own, and must be a valid release. What nothing reaches at a level is left "
+        "out of it: without escalation the large stage. A release without `levels` has one, `normal`. Mode `observe` has "
+        "none. The setting `level` says which one decides.\n",
+        _table(levels.LevelSpec),
         "### evidence\n\nNot part of the policy digest. A digest is `sha256:` and that of the file's bytes.\n",
         _table(model.Evidence),
         f"### stages: a server\n\nAdapters {', '.join(f'`{name}`' for name in _HTTP)}. Nothing declared here is sent to "
@@ -104,7 +110,7 @@ def _default(info: FieldInfo) -> str:
     value = info.get_default(call_default_factory=True)
     if isinstance(value, BaseModel):
         return "see below"
-    if value is None or value == {}:
+    if value is None or value in ({}, ()):
         return "none"
     return f"`{value.value if isinstance(value, Enum) else value}`"
 

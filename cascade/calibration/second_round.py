@@ -61,19 +61,16 @@ class SecondRound:
         best = -np.sort(-seen)
         count = len(seen)
         late = np.argsort(-value[scored], kind="stable")[2 * count // 3 :]
+        bars = np.array([best[cutoff - 1] if count >= cutoff else best[-1] - 1.0 for cutoff in CUTOFFS])
+        hits = (seen[late, None] >= bars).mean(axis=0) if len(late) else np.zeros(len(CUTOFFS))
+        reach = np.clip((expected[:, None] - bars) / sd[:, None], *_REACH_RANGE)
         table = np.empty((len(large), len(CUTOFFS), len(FEATURES)))
-        for column, cutoff in enumerate(CUTOFFS):
-            bar = best[cutoff - 1] if count >= cutoff else best[-1] - 1.0
-            hits = float((seen[late] >= bar).mean()) if len(late) else 0.0
-            reach = np.clip((expected - bar) / sd, *_REACH_RANGE)
-            chance = logit_p[:, column]
-            table[:, column] = np.stack(
-                [
-                    chance, reach, reach**2, chance * reach, logit_p[:, -1], np.full_like(chance, np.log(count)),
-                    np.full_like(chance, hits), hits * chance, np.full_like(chance, min(count, cutoff) / cutoff),
-                ],
-                axis=1,
-            )  # fmt: skip
+        columns = (
+            logit_p, reach, reach**2, logit_p * reach, logit_p[:, -1:], np.log(count), hits, hits * logit_p,
+            np.minimum(count, CUTOFFS) / np.array(CUTOFFS),
+        )  # fmt: skip
+        for feature, column in enumerate(columns):
+            table[:, :, feature] = column
         return table
 
     def __call__(self, features: FloatArray) -> FloatArray:

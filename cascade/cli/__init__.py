@@ -8,7 +8,10 @@ import typer
 
 from cascade import __version__
 from cascade.cli import calibrate, collect, config, doctor, example, release, rerank, serve
+from cascade.cli.capacity import capacity
 from cascade.cli.eval import evaluate_tables
+from cascade.cli.off_policy import off_policy
+from cascade.cli.parity import parity
 from cascade.errors import CascadeError
 
 __all__ = ["app", "main"]
@@ -21,6 +24,9 @@ app.command("rerank")(rerank.rerank)
 app.command("collect")(collect.collect)
 app.command("calibrate")(calibrate.calibrate)
 app.command("eval")(evaluate_tables)
+app.command("off-policy")(off_policy)
+app.command("parity")(parity)
+app.command("capacity")(capacity)
 app.command("doctor")(doctor.doctor)
 config.app.command("example")(example.example)
 app.add_typer(config.app, name="config")

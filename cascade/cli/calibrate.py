@@ -15,6 +15,7 @@ from cascade.calibration.artefact import CalibrationArtefact, artefact_bytes, ar
 from cascade.cli.options import channels_of, condition_of
 from cascade.errors import ConfigError
 from cascade.replay.queries import Roles
+from cascade.replay.suited import check_finished
 from cascade.replay.table import ScoreTable, read_table
 from cascade.rollout.load import load_release, offline
 from cascade.rollout.verify import verify
@@ -60,6 +61,9 @@ def calibrate(
     allow_few: Annotated[
         bool, typer.Option("--allow-few", help="Go on with fewer than 100 queries, and say so in the calibration.")
     ] = False,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Take a table that lacks queries which failed when it was collected.")
+    ] = False,
     plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the reliability of it (PNG or SVG).")] = None,
     release: Annotated[
         Path | None, typer.Option("--release", help="Release to take over all but the escalation from.")
@@ -91,7 +95,7 @@ def calibrate(
     price = _price(depth_price, asked=fit_depth)
     _check_outputs(out, plot, release_out, target)
     conditions = dict(condition_of(each) for each in where or ())
-    data = _data(table or [], from_records or [])
+    data = _data(table or [], from_records or [], unfinished=unfinished)
     for name, value in conditions.items():
         data = [each.where(name, value) for each in data]
     roles = Roles(tuple(channels_of(first_stage)), small, large, depth)
@@ -157,11 +161,14 @@ def _depths(tables: list[ScoreTable], asked: Asked, price: float, release: Path)
     return fitted_depth(tables, asked.roles, asked.k, price, most, asked.seed)
 
 
-def _data(tables: list[Path], records: list[Path]) -> list[ScoreTable]:
+def _data(tables: list[Path], records: list[Path], *, unfinished: bool) -> list[ScoreTable]:
     if bool(tables) == bool(records):
         raise ConfigError("name either --table or --from-records")
     if tables:
-        return [read_table(table) for table in tables]
+        read = [read_table(table) for table in tables]
+        for path, table in zip(tables, read, strict=True):
+            check_finished(path.name, table.conditions, allowed=unfinished)
+        return read
     from cascade.replay.from_records import table_from_records
 
     return [table_from_records(records)]

@@ -12,6 +12,7 @@ import yaml
 
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
 from cascade.errors import ConfigError
+from cascade.policy.levels import level_named
 from cascade.policy.release import EmbeddingStage, OnnxStage
 from cascade.rollout.load import variables_of
 from cascade.server.lifecycle import query_hash, read_bundle, read_release
@@ -30,6 +31,7 @@ def validate(release: ReleaseFile = None, config: ConfigFile = None) -> None:
     settings = settings_from(config, release=release)
     bundle = read_bundle(settings)
     loaded = bundle.loaded
+    level_named(loaded.release, settings.level)
     query_hash(settings.query_hash_key_file)
     pool = worker_pool(1)
     build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=os.environ)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -9,16 +10,29 @@ import orjson
 import typer
 from rich.console import Console
 
-from cascade.cli.eval_policy import load_calibration, policy_of_calibration, policy_of_release
+from cascade.cli.eval_economics import (
+    DeadlineMs,
+    Devices,
+    MsPerCall,
+    MsPerPair,
+    PricePerHour,
+    Utilisation,
+    terms_of,
+)
+from cascade.cli.eval_pages import Html, Png, check_folders, write_pages
+from cascade.cli.eval_policy import load_calibration, policies_of_release, policy_of_calibration
 from cascade.cli.eval_summary import print_summary, queries_shown
+from cascade.cli.eval_workers import workers_of
 from cascade.cli.options import channels_of, condition_of
 from cascade.errors import ConfigError
 from cascade.metrics import Gain
-from cascade.replay.evaluate import Question, evaluate
+from cascade.policy.levels import NORMAL
+from cascade.replay.evaluate import PARTITION_QUERIES, Question, evaluate
+from cascade.replay.policy import Policy
 from cascade.replay.queries import Roles
 from cascade.replay.report import report
+from cascade.replay.source import source_on_disk
 from cascade.replay.sweep import Metric
-from cascade.replay.table import read_table
 
 __all__ = ["evaluate_tables"]
 
@@ -49,6 +63,30 @@ def evaluate_tables(
     price: Annotated[
         float, typer.Option("--price", min=0.0, help="What a pair at the large stage costs, in units of the metric.")
     ] = 0.0005,
+    support_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--support-tokens", min=1, help="Tokens an answer reads: adds how often they hold a relevant one."
+        ),
+    ] = None,
+    ms_per_pair: MsPerPair = "",
+    ms_per_call: MsPerCall = 0.0,
+    deadline_ms: DeadlineMs = None,
+    price_per_hour: PricePerHour = "",
+    utilisation: Utilisation = 0.6,
+    device: Devices = None,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Take a table that lacks queries which failed when it was collected.")
+    ] = False,
+    partition_queries: Annotated[
+        int,
+        typer.Option("--partition-queries", min=1, help="Queries that are replayed, and held in memory, at a time."),
+    ] = PARTITION_QUERIES,
+    workers: Annotated[
+        str | None, typer.Option("--workers", help="ray, or ray:N for N local workers. Unset: this process.")
+    ] = None,
+    html: Html = None,
+    png: Png = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the resamples.")] = 0,
     resamples: Annotated[
         int, typer.Option("--resamples", min=1000, max=100_000, help="Resamples of the queries, for intervals.")
@@ -58,6 +96,7 @@ def evaluate_tables(
     names = [path.name for path in table]
     if len(set(names)) < len(names):
         raise ConfigError("--table: two tables have the same file name")
+    check_folders(html, png)
     question = Question(
         Roles(tuple(channels_of(first_stage)), small, large, depth),
         k,
@@ -67,14 +106,38 @@ def evaluate_tables(
         seed,
         resamples,
         tuple(condition_of(each) for each in where or ()),
+        support_tokens,
+        unfinished,
     )
-    tables = {path.name: read_table(path) for path in table}
+    running = workers_of(workers)
+    tables = {path.name: source_on_disk(path, question.roles, question.where) for path in table}
     fitted = None if calibration is None else load_calibration(calibration)
-    chosen = None if fitted is None else policy_of_calibration(fitted, k)
+    levels: Mapping[str, Policy | None] = {} if fitted is None else {NORMAL: policy_of_calibration(fitted, k)}
     if release is not None:
-        chosen = policy_of_release(release, fitted)
-    with queries_shown() as progress:
-        done = evaluate(tables, question, fitted, chosen, progress)
+        of_release = policies_of_release(release, fitted)
+        levels, deadline_ms = of_release.levels, deadline_ms or of_release.deadline_ms
+        if next(iter(levels.values())) is None:
+            raise ConfigError(f"release {release}: it asks no stage, so there is nothing to replay")
+    terms = terms_of(
+        ms_per_pair=ms_per_pair,
+        ms_per_call=ms_per_call,
+        deadline_ms=deadline_ms,
+        price_per_hour=price_per_hour,
+        utilisation=utilisation,
+        devices=device or (),
+    )
+    with running as run, queries_shown() as advance:
+        done = evaluate(
+            tables,
+            question,
+            fitted,
+            next(iter(levels.values()), None),
+            at_levels=levels,
+            terms=terms,
+            run=run,
+            partition_queries=partition_queries,
+            advance=advance,
+        )
     told = report(done)
     try:
         out.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
@@ -82,3 +145,5 @@ def evaluate_tables(
         raise ConfigError(f"--out {out}: cannot be written: {type(error).__name__}") from None
     print_summary(told, Console())
     typer.echo(f"report: {out}")
+    for line in write_pages(told, html, png):
+        typer.echo(line)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cascade.calibration.artefact import artefact_digest, parse_artefact
 from cascade.calibration.calibrated import Calibration
 from cascade.errors import ConfigError
 from cascade.policy.depth_rules import FixedDepth
 from cascade.policy.escalation_rules import CalibratedEscalation
-from cascade.policy.release import Limits
+from cascade.policy.levels import at_level, level_names
+from cascade.policy.release import Limits, Release
 from cascade.replay.policy import Policy
 from cascade.rollout.load import load_release
 
-__all__ = ["load_calibration", "policy_of_calibration", "policy_of_release"]
+__all__ = ["ReleasePolicies", "load_calibration", "policies_of_release", "policy_of_calibration", "policy_of_release"]
 
 _NO_SERVER: Final = "http://stage.invalid"
 _DEFAULT_PRICE: Final = 0.002
@@ -32,11 +35,30 @@ def load_calibration(path: Path) -> Calibration:
     return Calibration(parse_artefact(data, path), artefact_digest(data))
 
 
+@dataclass(frozen=True, slots=True)
+class ReleasePolicies:
+    """What a release decides at each load level, by name, the release as it stands first.
+
+    A level without a policy asks no stage: first-stage order. ``deadline_ms`` is the release's own.
+    """
+
+    levels: Mapping[str, Policy | None]
+    deadline_ms: float
+
+
 def policy_of_release(path: Path, calibration: Calibration | None) -> Policy:
-    """Return what a release decides, with the calibration that it names.
+    """Return what a release decides as it stands, as :func:`policies_of_release` does."""
+    policy = next(iter(policies_of_release(path, calibration).levels.values()))
+    if policy is None:
+        raise ConfigError(f"release {path}: it asks no stage, so there is nothing to replay")
+    return policy
+
+
+def policies_of_release(path: Path, calibration: Calibration | None) -> ReleasePolicies:
+    """Return what a release decides at each of its levels, with the calibration that it names.
 
     No server is called, so variables that it names for addresses need not be set. Raises ConfigError
-    where the calibration is not the one given.
+    where the calibration is not the one given, and for a large stage without a small one.
     """
     loaded = load_release(path, defaultdict(lambda: _NO_SERVER, os.environ))
     release = loaded.release
@@ -44,8 +66,17 @@ def policy_of_release(path: Path, calibration: Calibration | None) -> Policy:
         raise ConfigError(f"release {path}: its escalation reads {release.calibration}; name that with --calibration")
     if release.calibration is not None and calibration is not None and release.calibration != calibration.sha256:
         raise ConfigError(f"release {path}: its escalation reads {release.calibration}, not {calibration.sha256}")
-    history = None if release.history is None else release.history.frozen()
+    if release.stages.small is None and release.stages.large is not None:
+        raise ConfigError(f"release {path}: it has no small stage, and a replay is of a small and a large one")
     described = {"release": release.release, "policy_digest": loaded.policy_digest}
+    levels = {name: _policy(at_level(release, name), calibration, described) for name in level_names(release)}
+    return ReleasePolicies(levels, release.budgets.total_ms)
+
+
+def _policy(release: Release, calibration: Calibration | None, described: Mapping[str, Any]) -> Policy | None:
+    if release.stages.small is None:
+        return None
+    history = None if release.history is None else release.history.frozen()
     used = calibration if release.calibration is not None else None
     return Policy(release.escalation, release.depth, release.limits, used, history, described)
 

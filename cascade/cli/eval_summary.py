@@ -13,7 +13,8 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from cascade.replay.policy import Progress
+from cascade.cli.eval_findings import findings
+from cascade.replay.evaluate import Advance
 
 __all__ = ["print_summary", "queries_shown"]
 
@@ -26,13 +27,13 @@ _HELPS: Final = {
 
 
 @contextmanager
-def queries_shown() -> Iterator[Progress]:
-    """Give a way through the queries that shows on a terminal's stderr how far it has come."""
+def queries_shown() -> Iterator[Advance]:
+    """Give what shows on a terminal's stderr how many queries are replayed, and of how many."""
     console = Console(stderr=True)
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with bar:
-        yield lambda queries: iter(bar.track(queries))
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("replaying", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def print_summary(report: Mapping[str, Any], console: Console) -> None:
@@ -52,6 +53,7 @@ def print_summary(report: Mapping[str, Any], console: Console) -> None:
     console.print("Paired differences")
     told = [each for each in report["differences"] if each["name"] != "random"]
     _lines(console, map(_difference, told) if told else ["  nothing but baselines was replayed"])
+    _lines(console, findings(report))
 
 
 def _lines(console: Console, lines: Iterable[str]) -> None:

@@ -18,6 +18,9 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port of the public listener; 0 picks a free one.")] = None,
     admin_host: Annotated[str | None, typer.Option(help="Address of the admin listener.")] = None,
     admin_port: Annotated[int | None, typer.Option(help="Port of the admin listener; 0 picks a free one.")] = None,
+    level: Annotated[
+        str | None, typer.Option(help="Load level of the release to serve; unset means the first.")
+    ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     config: ConfigFile = None,
 ) -> None:
@@ -30,6 +33,7 @@ def serve(
             port=port,
             admin_host=admin_host,
             admin_port=admin_port,
+            level=level,
             log_level=log_level,
         )
     )

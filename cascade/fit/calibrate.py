@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -40,7 +41,7 @@ from cascade.replay.queries import Replayed, ReplayedQuery, Roles, replayed
 from cascade.replay.table import ScoreTable, data_sha256
 from cascade.types import ScoreSpace
 
-__all__ = ["CHECKED_PREFIXES", "LEAST_QUERIES", "Asked", "calibrate"]
+__all__ = ["CHECKED_PREFIXES", "LEAST_QUERIES", "Asked", "Fitted", "calibrate", "fit_calibration", "scorer_identity"]
 
 LEAST_QUERIES: Final = 100
 """With fewer queries the probabilities are not worth the name: measured on real scores."""
@@ -73,9 +74,26 @@ class Asked:
     allow_few: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """An artefact, the queries that it was fitted on, and by fold what was fitted without those of the fold."""
+
+    artefact: CalibrationArtefact
+    queries: tuple[ReplayedQuery, ...]
+    fold: tuple[int, ...]
+    of_fold: Callable[[int], Calibration]
+
+
 def calibrate(
     tables: Sequence[ScoreTable], asked: Asked, progress: Callable[[str], None] = lambda step: None
 ) -> CalibrationArtefact:
+    """Fit everything that an artefact holds; see `fit_calibration`."""
+    return fit_calibration(tables, asked, progress).artefact
+
+
+def fit_calibration(
+    tables: Sequence[ScoreTable], asked: Asked, progress: Callable[[str], None] = lambda step: None
+) -> Fitted:
     """Fit everything that an artefact holds. Raises ConfigError for what cannot be fitted.
 
     ``tables``, of different queries, have the rows that ``asked.where`` names already. Every figure of the artefact is cross-fitted:
@@ -88,7 +106,7 @@ def calibrate(
         return _calibrated(tables, asked, progress)
 
 
-def _calibrated(tables: Sequence[ScoreTable], asked: Asked, progress: Callable[[str], None]) -> CalibrationArtefact:
+def _calibrated(tables: Sequence[ScoreTable], asked: Asked, progress: Callable[[str], None]) -> Fitted:
     if asked.k not in CUTOFFS:
         raise ConfigError(f"--k: {asked.k} is none of {', '.join(map(str, CUTOFFS))}")
     table = joined(tables)
@@ -100,7 +118,7 @@ def _calibrated(tables: Sequence[ScoreTable], asked: Asked, progress: Callable[[
     benefit = shown_benefit(queries, asked.k, asked.seed)
     notes = _few(len(queries), benefit, allowed=asked.allow_few)
     small, large = (
-        _identity(table, name, space)
+        scorer_identity(table, name, space)
         for name, space in ((asked.roles.small, asked.small_space), (asked.roles.large, asked.large_space))
     )
     training = [training_query(query, small.space, large.space) for query in queries]
@@ -132,10 +150,12 @@ def _calibrated(tables: Sequence[ScoreTable], asked: Asked, progress: Callable[[
         notes=(*notes, *_chosen(table), *_guessed(table, asked)),
     )
     progress("replaying prices")
-    update = _judged_parts(base, queries, training, crossed, estimates, asked)
+    of_fold = _fold_calibration(base, training, estimates, crossed, asked.seed)
+    update = _judged_parts(base, queries, training, crossed, of_fold, estimates, asked)
     progress("checking reliability")
     update["reliability"] = tuple(_reliability(queries, training, crossed))
-    return CalibrationArtefact.model_validate({**base.model_dump(), **update})
+    artefact = CalibrationArtefact.model_validate({**base.model_dump(), **update})
+    return Fitted(artefact, queries, tuple(crossed.fold.tolist()), of_fold)
 
 
 def _few(queries: int, benefit: Benefit, *, allowed: bool) -> tuple[str, ...]:
@@ -155,13 +175,13 @@ def _judged_parts(
     queries: Sequence[ReplayedQuery],
     training: Sequence[TrainingQuery],
     crossed: CrossFitted,
+    of_fold: Callable[[int], Calibration],
     estimates: Sequence[Estimate],
     asked: Asked,
 ) -> dict[str, Any]:
     """Fit what reads quality: prices, whether the small order is acceptable, score maps and a final order."""
     judged = not queries[0].judgement.silver
     ends = np.array([quality_of_ends(query, asked.k) for query in queries])
-    of_fold = _fold_calibration(base, training, estimates, crossed, asked.seed)
     sweep = replayed_sweep(queries, crossed.fold.tolist(), of_fold, asked.k)
     pairs = float(np.mean([query.pairs for query in queries]))
     summaries = np.array(
@@ -193,6 +213,7 @@ def _fold_calibration(
 ) -> Callable[[int], Calibration]:
     """Return what was fitted without the queries of a fold: the entry model, and the second round."""
 
+    @cache
     def of(number: int) -> Calibration:
         second = base.second_round
         if second is not None:
@@ -287,12 +308,13 @@ def _chosen(table: ScoreTable) -> Iterator[str]:
 def _guessed(table: ScoreTable, asked: Asked) -> Iterator[str]:
     """Say which score spaces nobody declared: told from the scores, cosines above 0 look like probabilities."""
     for name, space in ((asked.roles.small, asked.small_space), (asked.roles.large, asked.large_space)):
-        identity = _identity(table, name, space)
+        identity = scorer_identity(table, name, space)
         if space is None and identity.fingerprint is None:
             yield f"score space of {name}: nobody declared it; told from the scores it is {identity.space}"
 
 
-def _identity(table: ScoreTable, name: str, space: ScoreSpace | None) -> ScorerIdentity:
+def scorer_identity(table: ScoreTable, name: str, space: ScoreSpace | None) -> ScorerIdentity:
+    """Return what a column's scorer was, as far as the table knows; a space that nobody declared is told from scores."""
     fingerprint = table.conditions.get("scorers", {}).get(name, {}).get("fingerprint")
     if space is None and fingerprint is not None:
         space = ScoreSpace(fingerprint["score_space"])

@@ -1,1 +1,1 @@
-"""Compare two scorers pair by pair: is the one a stand-in for the other?"""
+"""Compare two scorers pair by pair, to tell whether the one can stand in for the other."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, field_validator, model_validator
 
 from cascade.errors import ConfigError
+from cascade.policy.frozen import Frozen
 from cascade.signals.catalogue import resolve
 from cascade.signals.history import History, Seen
 from cascade.signals.script import Script
@@ -32,10 +33,6 @@ __all__ = [
 ]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, strict=True, allow_inf_nan=False)
-
-
 def _skip(value: object) -> object:
     return 0 if value == "skip" else value
 
@@ -55,7 +52,7 @@ SignalName = Annotated[str, Field(description="A signal of the table of signals"
 SkipOrDepth = Annotated[int, BeforeValidator(_skip), Field(ge=0)]
 
 
-class SkipDepth(_Frozen):
+class SkipDepth(Frozen):
     """Score no candidate, unless the head repeats itself."""
 
     kind: Literal["skip"]
@@ -65,14 +62,14 @@ class SkipDepth(_Frozen):
     )
 
 
-class FixedDepth(_Frozen):
+class FixedDepth(Frozen):
     """Score the same number of candidates for every query. A bare integer means this."""
 
     kind: Literal["fixed"] = "fixed"
     depth: int = Field(ge=0, description="How many of the first candidates are scored; 0 scores none")
 
 
-class AdaptiveDepth(_Frozen):
+class AdaptiveDepth(Frozen):
     """What every kind of depth has that differs between queries."""
 
     default: int = Field(ge=1, description="Depth where nothing else is decided")
@@ -107,7 +104,7 @@ class GreedyDepth(AdaptiveDepth):
     )
 
 
-class Condition(_Frozen):
+class Condition(Frozen):
     """Ask one thing of a query: bounds of a signal, its class or its script. A missing signal fails it."""
 
     signal: SignalName | None = None
@@ -133,7 +130,7 @@ class Condition(_Frozen):
         return self
 
 
-class DepthRule(_Frozen):
+class DepthRule(Frozen):
     """Give a depth to queries for which every condition holds."""
 
     when: Annotated[tuple[Condition, ...], Field(min_length=1, strict=False)] = Field(
@@ -149,7 +146,7 @@ class SignalsDepth(AdaptiveDepth):
     rules: Annotated[tuple[DepthRule, ...], Field(strict=False)] = Field(description="Rules; the first match wins")
 
 
-class GainSignal(_Frozen):
+class GainSignal(Frozen):
     """One signal of a fitted gain and how it is standardised: (value - mean) / sd, clipped to five either way."""
 
     signal: SignalName
@@ -162,7 +159,7 @@ class GainSignal(_Frozen):
         return _known(value)
 
 
-class GainAtDepth(_Frozen):
+class GainAtDepth(Frozen):
     """Predict the quality gained at one depth: intercept + weights . z, and for each missing signal its own term."""
 
     depth: int = Field(ge=0, description="0 is skip")
@@ -205,14 +202,14 @@ DepthSpec = Annotated[
 """The depth of a release: one of the kinds, or a bare integer for a fixed one."""
 
 
-class TenantDifficulty(_Frozen):
+class TenantDifficulty(Frozen):
     """The mean difficulty of a tenant's queries of one class, and how many they were."""
 
     mean: float
     count: int = Field(ge=0)
 
 
-class HistoryNumbers(_Frozen):
+class HistoryNumbers(Frozen):
     """Historical difficulty, frozen with the release: the signal ``history.difficulty``."""
 
     classes: Mapping[Annotated[QueryClass, _Enumerated], float] = Field(description="Mean over all tenants, by class")

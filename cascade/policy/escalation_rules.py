@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, model_validator
 
 from cascade.policy.depth_rules import Condition
+from cascade.policy.frozen import Frozen
 
 __all__ = [
     "Accept",
@@ -28,25 +29,21 @@ Digest = Annotated[
 ]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, strict=True, allow_inf_nan=False)
-
-
-class NoEscalation(_Frozen):
+class NoEscalation(Frozen):
     """Send nothing to the large stage."""
 
     kind: Literal["none"] = "none"
     reason: str | None = Field(default=None, max_length=300, description="Why, as fitting wrote it")
 
 
-class StaticEscalation(_Frozen):
+class StaticEscalation(Frozen):
     """Send the top ``top_m`` of the small order to the large stage."""
 
     kind: Literal["static"]
     top_m: int = Field(ge=0, description="How many of the small order's first go to the large stage, within depth")
 
 
-class FusedEscalation(_Frozen):
+class FusedEscalation(Frozen):
     """Send the ``top_m`` candidates that the calibration finds most valuable, as many for every query."""
 
     kind: Literal["static-fused"]
@@ -57,7 +54,7 @@ class FusedEscalation(_Frozen):
     final_order: Literal["large", "fitted"] = Field(default="large", description=_FINAL_ORDER)
 
 
-class Accept(_Frozen):
+class Accept(Frozen):
     """Keep the small order where every threshold that is set holds."""
 
     margin_at_least: float | None = Field(default=None, ge=0, le=1, description="Fall of p(k) behind the k-th")
@@ -73,7 +70,7 @@ class Accept(_Frozen):
         return self
 
 
-class Direct(_Frozen):
+class Direct(Frozen):
     """Send a query past the small stage where all conditions hold."""
 
     when: Annotated[tuple[Condition, ...], Field(min_length=1, strict=False)] = Field(
@@ -82,7 +79,7 @@ class Direct(_Frozen):
     top_m: int = Field(default=20, ge=1, description="How many of the first-stage order go to the large stage")
 
 
-class CalibratedEscalation(_Frozen):
+class CalibratedEscalation(Frozen):
     """Send the candidates whose expected discounted gain is worth their price.
 
     None of them: the small order is accepted. All: the query is escalated. Else: the cluster.

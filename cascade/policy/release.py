@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 import orjson
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from cascade.errors import ConfigError
+from cascade.policy.budget import Budgets
 from cascade.policy.depth_rules import DepthSpec, HistoryNumbers
-from cascade.policy.escalation_rules import CalibratedEscalation, EscalationSpec, FusedEscalation, NoEscalation
-from cascade.types import ScoreSpace
+from cascade.policy.escalation_rules import (
+    CalibratedEscalation,
+    EscalationSpec,
+    FusedEscalation,
+    NoEscalation,
+)
+from cascade.policy.frozen import Frozen
+from cascade.policy.level_specs import LevelSpec, whole_at
+from cascade.policy.stage_specs import (
+    ApiStage,
+    Auth,
+    EmbeddingStage,
+    HostedStage,
+    HttpStage,
+    OnePair,
+    OnnxStage,
+    Pooling,
+    StageBase,
+    Stages,
+    StageSpec,
+    TeiStage,
+    TokenBudget,
+    VllmStage,
+    Weights,
+)
 
 __all__ = [
     "ApiStage",
@@ -55,201 +68,7 @@ Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
 _EVIDENCE_KEYS = frozenset({"release", "evidence"})
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, strict=True, allow_inf_nan=False)
-
-
-class Auth(_Frozen):
-    """Name where an upstream's bearer token is kept: an environment variable or a file, never the token."""
-
-    env: str | None = Field(default=None, description="Name of the environment variable that holds the token")
-    file: str | None = Field(default=None, description="File that holds the token")
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.env is None) == (self.file is None):
-            raise ValueError("name exactly one of env and file")
-        return self
-
-
-def _plain_url(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    try:
-        parts = urlsplit(value)
-        whole = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:  # its text quotes the address, and with it a credential that was put there
-        whole = False
-    if not whole or any(character.isspace() or not character.isprintable() for character in value):
-        raise ValueError("give an absolute http or https address")
-    if "@" in parts.netloc or "?" in value or "#" in value:
-        raise ValueError("no credentials, query or fragment belong in the address; use auth for a token")
-    return value.rstrip("/")
-
-
-class StageBase(_Frozen):
-    """What every stage declares: its fingerprint."""
-
-    model: str = Field(min_length=1, description="Name of the model, as the server knows it")
-    revision: str | None = Field(default=None, description="Revision of the weights")
-    quantization: str = Field(default="none", description="How the weights are quantised")
-    dtype: str = Field(default="float32", description="Type that the model computes in")
-    engine: str = Field(description="Engine and version, for example tei/1.9")
-    serializer: str = Field(default="passthrough@1", description="Name and version of the serializer")
-    tokenizer_revision: str | None = Field(default=None, description="Revision of the tokenizer")
-    max_length: int = Field(default=512, ge=8, le=131072, description="Longest pair in tokens")
-    score_space: Annotated[ScoreSpace, Field(strict=False)] = Field(
-        default=ScoreSpace.LOGIT, description="What the raw scores are"
-    )
-
-
-class HttpStage(StageBase):
-    """What every stage behind HTTP has."""
-
-    url: Annotated[str, BeforeValidator(_plain_url)] = Field(description="Base address of the server")
-    auth: Auth | None = Field(default=None, description="Where the bearer token is kept")
-    ca_bundle: str | None = Field(default=None, description="PEM file of the authorities that sign the server")
-    chunk_texts: int | None = Field(default=None, ge=1, description="Most texts a call; unset: the server's limit")
-    chunk_bytes: int = Field(default=1_000_000, ge=1024, description="Most bytes a call")
-    chunk_tokens: int = Field(default=16_384, ge=16, description="Most tokens a call, estimated")
-    max_in_flight_texts: int = Field(
-        default=1024,
-        ge=1,
-        description="Most texts under way at the server over all requests; more wait here. TEI's own limit counts too",
-    )
-    instruction: str | None = Field(
-        default=None, min_length=1, description="What relevance means, for models that follow one; a caller's wins"
-    )
-    connect_ms: int = Field(default=1000, ge=1, description="Longest wait for a connection")
-
-
-class TeiStage(HttpStage):
-    """Text Embeddings Inference, and servers that take its request shape."""
-
-    adapter: Literal["tei"]
-
-
-class VllmStage(HttpStage):
-    """vLLM's score API."""
-
-    adapter: Literal["vllm"]
-
-
-class ApiStage(HttpStage):
-    """Infinity, llama.cpp, SGLang or NVIDIA NIM."""
-
-    adapter: Literal["infinity", "llamacpp", "sglang", "nim"]
-
-
-class HostedStage(HttpStage):
-    """A hosted API in the shape of Cohere, Jina, Voyage or Mixedbread; they score probabilities."""
-
-    adapter: Literal["cohere", "jina", "voyage", "mixedbread"]
-    score_space: Annotated[ScoreSpace, Field(strict=False)] = ScoreSpace.PROBABILITY
-
-
-class Weights(_Frozen):
-    """Name where model.onnx and tokenizer.json are: in an installed package, a folder, or on a model hub."""
-
-    package: str | None = Field(default=None, description="Import name of an installed package; it is not imported")
-    folder: str | None = Field(default=None, description="Folder, inside the package where one is named")
-    hub: str | None = Field(default=None, description="Name on the model hub")
-    revision: str | None = Field(default=None, description="Revision on the model hub")
-    sha256: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
-        default_factory=dict, description="Checksum of each file, checked at load"
-    )
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if (self.hub is None) == (self.folder is None):
-            raise ValueError("name a folder (inside a package or not) or a hub model")
-        if self.hub is not None and self.package is not None:
-            raise ValueError("a hub model lies in no package")
-        if self.revision is not None and self.hub is None:
-            raise ValueError("a revision belongs to a hub model")
-        return self
-
-
-class OnePair(_Frozen):
-    """Score one pair a call: the only exact mode for dynamically quantised models."""
-
-    mode: Literal["one-pair"]
-
-
-class TokenBudget(_Frozen):
-    """Score pairs sorted by length in batches of at most ``max_tokens`` padded tokens."""
-
-    mode: Literal["token-budget"]
-    max_tokens: int = Field(ge=16, description="Padded tokens a batch")
-
-
-class OnnxStage(StageBase):
-    """A cross-encoder that runs inside the sidecar, on onnxruntime."""
-
-    adapter: Literal["onnx"]
-    weights: Weights = Field(description="Where the model's files are")
-    batching: Annotated[OnePair | TokenBudget, Discriminator("mode")] = Field(
-        default=OnePair(mode="one-pair"), description="How pairs share a call; batches only where the model allows it"
-    )
-
-
-class Pooling(StrEnum):
-    """How token states become one vector."""
-
-    CLS = "cls"
-    MEAN = "mean"
-
-
-class EmbeddingStage(StageBase):
-    """A bi-encoder that runs inside the sidecar and keeps the vectors of documents between requests."""
-
-    adapter: Literal["onnx-embedding"]
-    weights: Weights = Field(description="Where the model's files are")
-    pooling: Annotated[Pooling, Field(strict=False)] = Field(
-        default=Pooling.CLS, description="How token states become one vector"
-    )
-    cached_vectors: int = Field(default=50_000, ge=0, description="Documents whose vectors are kept")
-    score_space: Annotated[ScoreSpace, Field(strict=False)] = ScoreSpace.COSINE
-
-    @field_validator("score_space")
-    @classmethod
-    def _cosine(cls, value: ScoreSpace) -> ScoreSpace:
-        if value is not ScoreSpace.COSINE:
-            raise ValueError("a bi-encoder scores cosines")
-        return value
-
-
-StageSpec = Annotated[
-    TeiStage | VllmStage | ApiStage | HostedStage | OnnxStage | EmbeddingStage, Discriminator("adapter")
-]
-
-
-class Stages(_Frozen):
-    """The rerankers of a release. Either may be absent."""
-
-    small: StageSpec | None = None
-    large: StageSpec | None = None
-
-
-class Budgets(_Frozen):
-    """Split the time of a request, in milliseconds.
-
-    A stage ends at its own budget or ``reserve_ms`` before the deadline, whichever is sooner.
-    """
-
-    total_ms: float = Field(gt=0, le=600_000, description="Deadline where the caller names none")
-    small_ms: float = Field(gt=0, description="Longest time for the small stage")
-    large_ms: float = Field(gt=0, description="Longest time for the large stage")
-    reserve_ms: float = Field(ge=0, description="Kept for everything but stages")
-
-    @model_validator(mode="after")
-    def _reserve_fits(self) -> Self:
-        if self.reserve_ms >= self.total_ms:
-            raise ValueError("reserve_ms must be below total_ms")
-        return self
-
-
-class Limits(_Frozen):
+class Limits(Frozen):
     """Bound what one request may ask for."""
 
     max_candidates: int = Field(default=200, ge=1, description="Candidates scored; the rest keep first-stage order")
@@ -260,14 +79,14 @@ def _probe(value: object) -> object:
     return "off" if value is False else value  # YAML reads a bare off so
 
 
-class Evidence(_Frozen):
+class Evidence(Frozen):
     """What was measured of a release, by digest of the file. It is no part of the policy digest."""
 
     certificate: Digest | None = Field(default=None, description="Digest of the certificate of its quality")
     report: Digest | None = Field(default=None, description="Digest of the report of its evaluation")
 
 
-class Release(_Frozen):
+class Release(Frozen):
     """One release: the whole behaviour of the sidecar, under one name."""
 
     release: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Its name, in headers and logs")
@@ -291,6 +110,11 @@ class Release(_Frozen):
         default="warn",
         description="Known pairs at start: not scored, told of in the log, or not ready before they are scored right",
     )
+    levels: Annotated[tuple[LevelSpec, ...], Field(strict=False)] = Field(
+        default=(),
+        description="Load levels, each cheaper than the one before; the first is the release as it stands, "
+        "and overrides nothing",
+    )
     evidence: Evidence | None = Field(default=None, description="Digests of what was measured of it")
 
     @property
@@ -298,6 +122,10 @@ class Release(_Frozen):
         """Return the digest of the calibration that the escalation reads, None where it reads none."""
         rule = self.escalation
         return rule.calibration if isinstance(rule, FusedEscalation | CalibratedEscalation) else None
+
+    def at(self, level: LevelSpec) -> Release:
+        """Return the whole release that a level is; it has no levels. Raises pydantic's ValidationError."""
+        return Release(**whole_at({name: getattr(self, name) for name in type(self).model_fields}, level))
 
     @model_validator(mode="after")
     def _stages_fit(self) -> Self:
@@ -310,6 +138,29 @@ class Release(_Frozen):
         if self.stages.small is None and isinstance(self.escalation, FusedEscalation | CalibratedEscalation):
             raise ValueError(f"escalation {self.escalation.kind} reads small scores; it needs a small stage")
         return self
+
+    @model_validator(mode="after")
+    def _levels_fit(self) -> Self:
+        names = [level.name for level in self.levels]
+        if not names:
+            return self
+        if self.mode == "observe":
+            raise ValueError("mode observe answers by the large stage as before; it has no levels")
+        if len(set(names)) < len(names):
+            raise ValueError("levels: each needs a name of its own")
+        if self.levels[0].overrides:
+            raise ValueError(f"level {names[0]}: the first level is the release as it stands; it overrides nothing")
+        for level in self.levels[1:]:
+            self._check_level(level)
+        return self
+
+    def _check_level(self, level: LevelSpec) -> None:
+        try:
+            whole = self.at(level)
+        except ValidationError as error:
+            raise ValueError(f"level {level.name}: {_explain(error)}") from None
+        if whole.calibration not in {None, self.calibration}:
+            raise ValueError(f"level {level.name}: escalation.calibration must be the release's own")
 
 
 def parse_release(data: Mapping[str, Any]) -> Release:

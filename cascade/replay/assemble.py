@@ -11,6 +11,7 @@ from cascade.errors import ConfigError
 from cascade.replay.collection import Collection
 from cascade.replay.columns import FloatArray
 from cascade.replay.journal import Entry
+from cascade.replay.same_text import TEXT_COLUMN, text_digest
 from cascade.replay.table import ScoreTable
 from cascade.signals.query import classify, count_identifiers
 from cascade.tokens import PAIR_OVERHEAD_TOKENS, estimate_tokens
@@ -22,7 +23,7 @@ def assemble(collection: Collection, entries: Sequence[Entry], conditions: Mappi
     """Return the table of these entries, all of the same columns; those without a candidate have no row.
 
     ``tokens`` is an estimate of the whole pair, uncut. ``q_identifiers`` counts the exact identifiers
-    of a query, since a table holds no text. Raises ConfigError where no entry has a candidate.
+    of a query, and ``q_text_sha256`` tells equal queries apart from others, since a table holds no text. Raises ConfigError where no entry has a candidate.
     """
     kept = sorted((entry for entry in entries if entry.documents), key=lambda entry: entry.query)
     if not kept:
@@ -65,7 +66,7 @@ def _ideal(collection: Collection, entry: Entry) -> tuple[int, ...]:
 def _attributes(collection: Collection, entries: Sequence[Entry]) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {name: [] for name in ("source", "tokens")}
     columns |= {f"ms_{name}": [] for name in entries[0].ms}
-    columns |= {name: [] for name in ("q_tokens", "q_class", "q_identifiers")}
+    columns |= {name: [] for name in ("q_tokens", "q_class", "q_identifiers", TEXT_COLUMN)}
     for entry in entries:
         query = collection.queries[entry.query]
         tokens, named = estimate_tokens(query), count_identifiers(query)
@@ -77,6 +78,7 @@ def _attributes(collection: Collection, entries: Sequence[Entry]) -> dict[str, l
             "q_tokens": tokens,
             "q_class": str(classify(query, named)),
             "q_identifiers": named,
+            TEXT_COLUMN: text_digest(query),
         }
         for name, value in of_query.items():
             columns[name] += [value] * len(texts)

@@ -49,11 +49,13 @@ class Curve:
     ``share`` is of always-large's pairs. ``recovered`` is (Q - Q_small) / (Q_large - Q_small), minus
     infinity where that difference is not above zero. The first point is always-small: between it and
     a policy's cheapest setting, as between settings, lies what a coin that chooses between them gives.
+    ``settings`` (S + 1) is what each point of the sample is of, None for always-small.
     """
 
     share: FloatArray
     quality: FloatArray
     recovered: FloatArray
+    settings: tuple[float | None, ...]
 
 
 def ends_of(small: Sweep, large: Sweep, resamples: Resamples) -> Ends:
@@ -82,7 +84,8 @@ def curve_of(sweep: Sweep, ends: Ends, resamples: Resamples) -> Curve:
     gap = ends.gap[:, None]
     recovered = np.full_like(quality, -np.inf)
     np.divide(quality - ends.small[:, None], gap, out=recovered, where=np.broadcast_to(gap > 0.0, quality.shape))
-    return Curve(share, quality, recovered)
+    settings = (None, *sweep.settings)
+    return Curve(share, quality, recovered, tuple(settings[at] for at in cheapest_first[0]))
 
 
 def cost_at_recovered(curve: Curve, level: float) -> FloatArray:

@@ -2,121 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from cascade.calibration.calibrated import Calibration
 from cascade.errors import ConfigError
+from cascade.policy.levels import NORMAL
+from cascade.replay.economics import Terms
+from cascade.replay.intervals import resampled
 from cascade.replay.measure import Contest, Measured, measure
-from cascade.replay.partition import Part, Replaying, replay_part, side_by_side
+from cascade.replay.part import Part
+from cascade.replay.partition import Replaying, replay_partition
 from cascade.replay.points import at_price, at_setting, points_beside
-from cascade.replay.policy import Policy, Progress
-from cascade.replay.queries import Roles, is_judged, is_silver, replayed_part
+from cascade.replay.policy import Policy
+from cascade.replay.queries import Roles, is_silver
 from cascade.replay.question import Question
 from cascade.replay.report import Evaluation
-from cascade.replay.sections import decided, ties
+from cascade.replay.runs import Run, in_turn
+from cascade.replay.score_table import ScoreTable
+from cascade.replay.sections import decided, economics, joined, levels, ties
+from cascade.replay.side_by_side import SideBySide
+from cascade.replay.source import Source, source_in_memory
+from cascade.replay.suited import (
+    check_calibration,
+    check_conditions,
+    check_relevant,
+    notes_of,
+    notes_of_policy,
+    unfinished,
+)
 from cascade.replay.sweep import Metric
-from cascade.replay.table import ScoreTable, data_sha256
 
-__all__ = ["Question", "evaluate"]
+__all__ = ["PARTITION_QUERIES", "Advance", "Question", "evaluate"]
 
+PARTITION_QUERIES: Final = 250
+"""Queries that are replayed, and held with all their candidates, at a time."""
+
+Advance = Callable[[int, int], None]
+"""Told how many queries are replayed, and of how many."""
+
+_NO_TERMS: Final = Terms()
 _RELEVANT: Final = "grade above 0; queries without a relevant document stay in every mean with 0"
 
 
 def evaluate(
-    tables: Mapping[str, ScoreTable],
+    tables: Mapping[str, ScoreTable | Source],
     question: Question,
     calibration: Calibration | None = None,
     policy: Policy | None = None,
-    progress: Progress = iter,
+    *,
+    at_levels: Mapping[str, Policy | None] | None = None,
+    terms: Terms = _NO_TERMS,
+    run: Run = in_turn,
+    partition_queries: int = PARTITION_QUERIES,
+    advance: Advance = lambda done, total: None,
 ) -> Evaluation:
-    """Replay the baselines on ``tables`` by name, and measure them.
+    """Replay the baselines on ``tables`` by name, a partition of whole queries at a time, and measure them.
 
     With a calibration there is ``static-fused`` too, with a policy whose block has a fitted order
     ``static-final``, which has it as well, and with a policy ``policy``; the others are then
-    reported at its cost. Raises ConfigError for what cannot be replayed.
+    reported at its cost. ``at_levels`` are the policies of its load levels, ``policy`` the first of them;
+    ``terms`` say what time and money are. Neither ``run`` nor ``partition_queries`` changes a digit. Raises ConfigError for what
+    cannot be replayed.
     """
-    chosen = {name: _where(name, table, question.where) for name, table in tables.items()}
-    names = [name for table in chosen.values() for name in table.query_ids]
+    sources = {name: _source(name, table, question) for name, table in tables.items()}
+    for name, source in sources.items():
+        check_conditions(name, source.conditions, question)
+    names = [name for source in sources.values() for name in source.query_ids]
     if len(set(names)) < len(names):
         raise ConfigError(f"{len(names) - len(set(names))} queries are in more than one table; each counts once")
-    silver = is_silver([is_judged(table) for table in chosen.values()])
+    silver = is_silver([source.judged for source in sources.values()])
     if silver and question.metric is not Metric.NDCG:
         raise ConfigError(f"{question.metric} needs judgements, and the tables have none")
-    _check(calibration, question)
-    replaying = Replaying(question, _most(chosen.values(), question.roles), calibration, policy)
-    parts, dropped = [], 0
-    for name, table in chosen.items():
-        found = replayed_part(table, question.roles, question.k, question.gain, silver=silver)
-        dropped += found.dropped
-        part = replay_part(name, found, replaying, progress)
-        parts += [] if part is None else [part]
-    if not parts:
+    check_calibration(calibration, question)
+    if at_levels is None:
+        at_levels = {} if policy is None else {NORMAL: policy}
+    replaying = Replaying(question, _most(sources.values(), question.roles), calibration, policy, silver, at_levels)
+    whole, done, dropped = SideBySide(len(names)), 0, 0
+    for returned in run(partial(replay_partition, replaying), _partitions(sources, partition_queries)):
+        done, dropped = done + returned.queries, dropped + returned.dropped
+        if returned.part is not None:
+            whole.add(returned.part)
+        advance(done, len(names))
+    if not len(whole):
         raise ConfigError(f"no query has scores of both {question.roles.small} and {question.roles.large}")
-    part = side_by_side(parts)
+    part = whole.whole()
+    check_relevant(part.columns["fact.without_relevant"])
     contest = _contest(part, question)
+    measured = measure(contest, question.resamples, question.seed)
     return Evaluation(
         conditions={
-            **_conditions(chosen, part, dropped, replaying, silver=silver),
+            **_conditions(sources, part, dropped, replaying),
             **_fitted(calibration),
             **({} if policy is None else {"policy": dict(policy.described)}),
         },
         contest=contest,
-        measured=measure(contest, question.resamples, question.seed),
-        slices=_slices(part, contest, question),
+        measured=measured,
+        slices=_slices(part, contest, measured, question),
         reference="static" if policy is None else "policy",
         silver=silver,
-        notes=[*_notes(part, dropped, question, calibration), *_untold(part)],
-        extra={"ties": ties.told(part.columns), **decided.told(part.columns)},
+        notes=[
+            *_unfinished(sources),
+            *notes_of(part, dropped, replaying.most, question, calibration),
+            *notes_of_policy(part, policy, question),
+        ],
+        extra={
+            "ties": ties.told(part.columns),
+            **decided.told(part.columns),
+            **joined.told(part, contest, question, replaying.most),
+            **_at_levels(part, contest, replaying, terms),
+        },
     )
 
 
-def _most(tables: Iterable[ScoreTable], roles: Roles) -> int:
+def _at_levels(part: Part, contest: Contest, replaying: Replaying, terms: Terms) -> dict[str, Any]:
+    names, question = list(replaying.levels), replaying.question
+    drawn = resampled(len(part.ids), question.resamples, question.seed)
+    return {
+        "levels": levels.told(part.columns, names, contest.sweeps["large"], drawn),
+        "latency": economics.latency_told(part.columns, names, terms, drawn),
+        "cost": economics.cost_told(part.columns, names, terms, drawn),
+    }
+
+
+def _source(name: str, table: ScoreTable | Source, question: Question) -> Source:
+    if isinstance(table, Source):
+        return table
+    return source_in_memory(name, table, question.roles, question.where)
+
+
+def _partitions(sources: Mapping[str, Source], queries: int) -> Iterator[tuple[str, ScoreTable]]:
+    for name, source in sources.items():
+        for table in source.partitions(queries):
+            yield name, table
+
+
+def _most(sources: Iterable[Source], roles: Roles) -> int:
     """Return the largest number of candidates within depth."""
-    most = max(int(np.diff(table.offsets).max()) for table in tables)
+    most = max(source.most for source in sources)
     return most if roles.depth is None else min(most, roles.depth)
 
 
-def _where(name: str, table: ScoreTable, conditions: Sequence[tuple[str, str]]) -> ScoreTable:
-    try:
-        for column, value in conditions:
-            table = table.where(column, value)
-    except ConfigError as error:
-        raise ConfigError(f"table {name}: {error}") from None
-    return table
-
-
-def _check(calibration: Calibration | None, question: Question) -> None:
-    """Refuse a calibration that reads what the evaluation is not told of."""
-    unread = set(calibration.channels if calibration else ()) - set(question.roles.first_stage)
-    if unread:
-        raise ConfigError(
-            f"the calibration reads channels that the first stage does not name: {', '.join(sorted(unread))}"
-        )
-
-
-def _notes(part: Part, dropped: int, question: Question, calibration: Calibration | None) -> list[str]:
-    notes = [f"{dropped} queries that a reranker scored no candidate of are left out"] if dropped else []
-    if calibration is None:
-        return notes
-    artefact, roles = calibration.artefact, question.roles
-    for role, fitted, evaluated in (
-        ("small", artefact.small.name, roles.small),
-        ("large", artefact.large.name, roles.large),
-    ):
-        if fitted != evaluated:
-            notes.append(f"the calibration was fitted for {role} {fitted}, and {evaluated} is evaluated")
-    seen = int(part.columns["fact.seen"].sum())
-    if seen:
-        notes.append(
-            f"SEEN IN FITTING: {seen} of these queries trained the calibration, so that its figures are too good"
-        )
-    misfits = int(part.columns["fact.misfit"].sum())
-    if misfits:
-        notes.append(f"the calibration does not hold for the candidates of {misfits} queries: it does not decide there")
-    return notes
+def _unfinished(sources: Mapping[str, Source]) -> list[str]:
+    told = (unfinished(name, source.conditions) for name, source in sources.items())
+    return [each for each in told if each]
 
 
 def _fitted(calibration: Calibration | None) -> dict[str, Any]:
@@ -138,10 +170,6 @@ def _fitted(calibration: Calibration | None) -> dict[str, Any]:
     }
 
 
-def _untold(part: Part) -> list[str]:
-    return [f"no table tells {name}: conditions on it never hold in this replay" for name in sorted(part.never_told)]
-
-
 def _contest(part: Part, question: Question) -> Contest:
     own = part.own
     reference = (
@@ -149,25 +177,28 @@ def _contest(part: Part, question: Question) -> Contest:
         if own is None
         else at_setting(part.sweeps["policy"], own, "as the release has it")
     )
-    return Contest(part.sweeps, points_beside(part.sweeps, reference), question.price)
+    best = part.columns["regret.best"]
+    return Contest(part.sweeps, points_beside(part.sweeps, reference), question.price, best)
 
 
-def _slices(part: Part, contest: Contest, question: Question) -> dict[str, dict[str, Measured]]:
+def _slices(part: Part, contest: Contest, measured: Measured, question: Question) -> dict[str, dict[str, Measured]]:
     slices: dict[str, dict[str, Measured]] = {}
     for attribute, told in part.slices.items():
         values = np.array(told)
         for value in sorted(set(told) - {""}):
-            chosen = contest.take(np.flatnonzero(values == value))
-            slices.setdefault(attribute, {})[value] = measure(chosen, question.resamples, question.seed)
+            chosen = np.flatnonzero(values == value)
+            slices.setdefault(attribute, {})[value] = (
+                measured  # the same queries and the same resamples
+                if chosen.size == len(part.ids)
+                else measure(contest.take(chosen), question.resamples, question.seed)
+            )
     return slices
 
 
-def _conditions(
-    tables: Mapping[str, ScoreTable], part: Part, dropped: int, replaying: Replaying, *, silver: bool
-) -> dict[str, Any]:
+def _conditions(sources: Mapping[str, Source], part: Part, dropped: int, replaying: Replaying) -> dict[str, Any]:
     question, roles = replaying.question, replaying.question.roles
     return {
-        "tables": [_table(name, table, roles) for name, table in tables.items()],
+        "tables": [_table(name, source) for name, source in sources.items()],
         "where": [f"{column}={value}" for column, value in question.where],
         "first_stage": list(roles.first_stage),
         "small": roles.small,
@@ -175,11 +206,12 @@ def _conditions(
         "depth": roles.depth,
         "k": question.k,
         "metric": question.metric,
-        "gain": "1/rank of the large order" if silver else question.gain,
-        "judgements": "silver" if silver else "judged",
+        "gain": "1/rank of the large order" if replaying.silver else question.gain,
+        "judgements": "silver" if replaying.silver else "judged",
         "relevant": _RELEVANT,
         "queries_without_relevant": int(part.columns["fact.without_relevant"].sum()),
         "queries_left_out": dropped,
+        "pairs_without_score": {role: int(part.columns[f"fact.without_{role}"].sum()) for role in ("small", "large")},
         "price_per_pair": question.price,
         "cost": "pairs scored by the large stage; always-large scores every candidate within depth",
         "oracle": f"knows the large stage's top k and stops along the {replaying.along} order",
@@ -188,17 +220,14 @@ def _conditions(
     }
 
 
-def _table(name: str, table: ScoreTable, roles: Roles) -> dict[str, Any]:
+def _table(name: str, source: Source) -> dict[str, Any]:
     """Return what a table is: the digest covers what the evaluation read of it."""
-    judged = ["rel"] if table.rel is not None else []
-    judged += ["q_grades"] if table.grades is not None else []
-    first = ["rank_first"] if table.rank_first is not None else []
     return {
         "name": name,
-        "sha256": data_sha256(table, [*roles.first_stage, roles.small, roles.large, *judged, *first]),
-        "queries": len(table.query_ids),
-        "pairs": len(table.doc_ids),
-        "first_stage_order": table.first_stage_name(roles.first_stage),
-        "ideal": "all judged documents" if table.grades is not None else "the candidates in the table",
-        "collected": dict(table.conditions),
+        "sha256": source.sha256,
+        "queries": len(source.query_ids),
+        "pairs": source.pairs,
+        "first_stage_order": source.first_stage_order,
+        "ideal": source.ideal,
+        "collected": dict(source.conditions),
     }

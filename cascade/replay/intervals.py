@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cascade.replay.columns import FloatArray
 
@@ -15,6 +18,8 @@ __all__ = ["CONFIDENCE", "LEAST_QUERIES", "Figure", "Resamples", "figure", "minu
 CONFIDENCE: Final = 0.95
 LEAST_QUERIES: Final = 10
 """With fewer queries no interval is given: the bootstrap is far too narrow then."""
+_BLOCK: Final = 4_000_000
+"""Counts that are held as floats at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +35,43 @@ class Figure:
 class Resamples:
     """How often each query counts (1 + B, Q): once in the first row, as drawn with replacement in the others."""
 
-    counts: FloatArray
+    counts: NDArray[np.uint8]
 
     @property
     def queries(self) -> int:
         """Return Q."""
         return int(self.counts.shape[1])
 
-    def means(self, values: FloatArray) -> FloatArray:
-        """Return the mean over queries of values (..., Q), as (1 + B, ...)."""
-        return np.asarray(self.counts @ values.T) / self.queries
+    def means(self, values: NDArray[Any]) -> FloatArray:
+        """Return the mean over queries of values (..., Q), as (1 + B, ...).
+
+        Each call reads all counts: what is wanted together is best asked for together.
+        """
+        weighed = np.asarray(values, dtype=np.float64).T
+        found = np.empty((len(self.counts), *weighed.shape[1:]))
+        for rows in _blocks(len(self.counts), self.queries):
+            found[rows] = self.counts[rows].astype(np.float64) @ weighed
+        return found / self.queries
 
 
+@lru_cache(maxsize=2)
 def resampled(queries: int, resamples: int, seed: int) -> Resamples:
-    """Draw ``resamples`` times as many queries as there are, with replacement."""
-    drawn = np.random.default_rng(seed).multinomial(queries, np.full(queries, 1.0 / queries), size=resamples)
-    return Resamples(np.concatenate([np.ones((1, queries)), drawn]))
+    """Draw ``resamples`` times as many queries as there are, with replacement.
+
+    The last two drawings are kept: all figures of the same queries are of the same resamples.
+    """
+    counts = np.ones((1 + resamples, queries), dtype=np.uint8)  # one query 256 times in a drawing: once in 10^507
+    draw, shares = np.random.default_rng(seed), np.full(queries, 1.0 / queries)
+    for rows in _blocks(resamples, queries):
+        counts[1:][rows] = draw.multinomial(queries, shares, size=rows.stop - rows.start)
+    counts.setflags(write=False)
+    return Resamples(counts)
+
+
+def _blocks(rows: int, width: int) -> Iterator[slice]:
+    """Yield the rows of a matrix in blocks of at most ``_BLOCK`` numbers, one row at least."""
+    size = max(1, _BLOCK // max(1, width))
+    yield from (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
 def figure(draws: FloatArray, queries: int, unreached: str) -> Figure:

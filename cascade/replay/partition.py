@@ -13,13 +13,16 @@ from cascade.calibration.calibrated import Calibration
 from cascade.policy.escalation import orders_by_fit
 from cascade.replay import baselines
 from cascade.replay.columns import FloatArray
-from cascade.replay.policy import Played, Policy, Progress, play
-from cascade.replay.queries import SLICES, Replayed, ReplayedQuery, query_digest
+from cascade.replay.part import Part
+from cascade.replay.policy import Played, Policy, play
+from cascade.replay.queries import SLICES, Replayed, ReplayedQuery, query_digest, replayed_part
 from cascade.replay.question import Question
-from cascade.replay.sections import decided, ties
+from cascade.replay.score_table import ScoreTable
+from cascade.replay.sections import decided, economics, joined, levels, ties
+from cascade.replay.side_by_side import side_by_side
 from cascade.replay.sweep import Sweep
 
-__all__ = ["Part", "Replaying", "replay_part", "side_by_side"]
+__all__ = ["Part", "Replaying", "Returned", "replay_part", "replay_partition", "side_by_side"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +30,16 @@ class Replaying:
     """What every partition is replayed for.
 
     ``most`` is the largest number of candidates within depth over the queries of all partitions: what
-    static policies have settings for.
+    static policies have settings for. ``silver`` tells that no table of them is judged. ``levels`` are the
+    policies of a release's load levels, ``policy`` the first of them; a level without one asks no stage.
     """
 
     question: Question
     most: int
     calibration: Calibration | None = None
     policy: Policy | None = None
+    silver: bool = False
+    levels: Mapping[str, Policy | None] = field(default_factory=dict)
 
     @property
     def along(self) -> str:
@@ -42,23 +48,26 @@ class Replaying:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What some queries give: ids, values of :data:`SLICES`, sweeps (S, Q), and columns (Q, ...) of further sections.
+class Returned:
+    """What a partition of ``queries`` queries gives, None where none can be replayed, as ``dropped`` of them cannot."""
 
-    ``own`` is the policy's own setting, None without a policy. ``never_told`` names the signals that its rules
-    read and no query tells.
+    part: Part | None
+    queries: int
+    dropped: int
+
+
+def replay_partition(replaying: Replaying, named: tuple[str, ScoreTable]) -> Returned:
+    """Replay a partition of whole queries of the table of this name. Pure, so that it may run in any process.
+
+    Raises ConfigError for what cannot be replayed.
     """
-
-    ids: tuple[str, ...]
-    tables: tuple[str, ...]
-    slices: Mapping[str, tuple[str, ...]]
-    sweeps: Mapping[str, Sweep]
-    columns: Mapping[str, NDArray[Any]]
-    own: int | None = None
-    never_told: frozenset[str] = field(default_factory=frozenset)
+    name, table = named
+    question = replaying.question
+    found = replayed_part(table, question.roles, question.k, question.gain, silver=replaying.silver)
+    return Returned(replay_part(name, found, replaying), len(table.query_ids), found.dropped)
 
 
-def replay_part(name: str, found: Replayed, replaying: Replaying, progress: Progress = iter) -> Part | None:
+def replay_part(name: str, found: Replayed, replaying: Replaying) -> Part | None:
     """Replay the queries of a partition of the table ``name``, None where none of them can be.
 
     Pure in its arguments, so that it may run in any process. Raises ConfigError for what cannot be replayed.
@@ -67,40 +76,43 @@ def replay_part(name: str, found: Replayed, replaying: Replaying, progress: Prog
     if not queries:
         return None
     policy, calibration = replaying.policy, replaying.calibration
-    played = None if policy is None else play(queries, policy, question.k, question.metric, progress)
-    sweeps = _sweeps(queries, replaying, played)
+    played = None if policy is None else play(queries, policy, question.k, question.metric)
+    ranks = [baselines.small_ranks(queries)]
+    ranks += [] if calibration is None else [baselines.fused_ranks(queries, calibration, question.k)]
+    sweeps = _sweeps(queries, replaying, played, ranks)
+    static = next(sweep for sweep in sweeps if sweep.name == "static")
     return Part(
         ids=tuple(query.id for query in queries),
         tables=(name,) * len(queries),
         slices={each: tuple(query.slices.get(each, "") for query in queries) for each in SLICES},
-        sweeps={sweep.name: sweep for sweep in sweeps},
+        sweeps={sweep.name: sweep.compact() for sweep in sweeps},
         columns={
             **_facts(queries, calibration),
             **ties.columns(queries, question.k),
             **decided.columns(played),
+            **levels.columns(queries, replaying.levels, question, played),
+            **economics.columns(queries),
+            **joined.columns(
+                queries,
+                question,
+                replaying.most,
+                static=static,
+                ranks=ranks,
+                calibration=calibration,
+                policy=policy,
+                played=played,
+            ),
         },
         own=None if played is None else played.own,
         never_told=frozenset(() if played is None else played.never_told),
     )
 
 
-def side_by_side(parts: Sequence[Part]) -> Part:
-    """Return the queries of all parts, in their order, as one part."""
-    first = parts[0]
-    return Part(
-        ids=tuple(name for part in parts for name in part.ids),
-        tables=tuple(name for part in parts for name in part.tables),
-        slices={each: tuple(value for part in parts for value in part.slices[each]) for each in first.slices},
-        sweeps={name: Sweep.side_by_side([part.sweeps[name] for part in parts]) for name in first.sweeps},
-        columns={name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns},
-        own=first.own,
-        never_told=frozenset.intersection(*(part.never_told for part in parts)),
-    )
-
-
 def _facts(queries: Sequence[ReplayedQuery], calibration: Calibration | None) -> dict[str, NDArray[Any]]:
     facts: dict[str, NDArray[Any]] = {
-        "fact.without_relevant": np.array([query.judgement.ideal <= 0.0 for query in queries])
+        "fact.without_relevant": np.array([query.judgement.ideal <= 0.0 for query in queries]),
+        "fact.without_small": np.array([_unscored(query, query.small) for query in queries]),
+        "fact.without_large": np.array([_unscored(query, query.large) for query in queries]),
     }
     if calibration is not None:
         trained = set(calibration.artefact.trained_on.query_ids_sha256)
@@ -111,12 +123,18 @@ def _facts(queries: Sequence[ReplayedQuery], calibration: Calibration | None) ->
     return facts
 
 
-def _sweeps(queries: Sequence[ReplayedQuery], replaying: Replaying, played: Played | None) -> list[Sweep]:
+def _unscored(query: ReplayedQuery, scores: FloatArray) -> int:
+    """Return how many candidates within depth have no score."""
+    return query.pairs - int(np.isfinite(scores[: query.pairs]).sum())
+
+
+def _sweeps(
+    queries: Sequence[ReplayedQuery], replaying: Replaying, played: Played | None, ranks: Sequence[baselines.Ranks]
+) -> list[Sweep]:
     question, calibration, policy, most = replaying.question, replaying.calibration, replaying.policy, replaying.most
     k, metric = question.k, question.metric
-    by_small = baselines.small_ranks(queries)
-    by_value = None if calibration is None else baselines.fused_ranks(queries, calibration, k)
-    fused = [] if by_value is None else [baselines.static(queries, k, metric, by_value, "static-fused", most=most)]
+    by_small, *by_value = ranks
+    fused = [baselines.static(queries, k, metric, each, "static-fused", most=most) for each in by_value]
     if calibration is not None and policy is not None and orders_by_fit(policy.escalation):
         blocks: list[FloatArray] = baselines.final_blocks(queries, calibration)
         fused.append(baselines.static(queries, k, metric, by_small, "static-final", blocks, most))
@@ -127,6 +145,6 @@ def _sweeps(queries: Sequence[ReplayedQuery], replaying: Replaying, played: Play
         baselines.static(queries, k, metric, by_small, most=most),
         *fused,
         baselines.random(queries, k, metric),
-        baselines.oracle(queries, k, metric, by_small if by_value is None else by_value),
+        baselines.oracle(queries, k, metric, ranks[-1]),
         *(() if played is None else (played.sweep,)),
     ]

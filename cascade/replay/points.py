@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cascade.replay.columns import FloatArray
+from cascade.replay.coded import Values, decoded
+from cascade.replay.columns import FloatArray, IntArray
 from cascade.replay.sweep import Sweep
 
 __all__ = ["Point", "at_pairs", "at_price", "at_setting", "points_beside"]
@@ -21,9 +22,16 @@ class Point:
     odds: FloatArray
     chosen: str
 
-    def mean(self, values: FloatArray) -> FloatArray:
-        """Return the expected value of each query (Q,) out of values (S, Q)."""
-        return np.asarray(self.odds @ values)
+    def mean(self, values: Values) -> FloatArray:
+        """Return the expected value of each query (Q,) out of values (S, Q), coded or not."""
+        used = np.flatnonzero(self.odds)
+        return np.asarray(self.odds[used] @ decoded(values, used))
+
+    def alone(self, queries: IntArray | None = None) -> Point:
+        """Return the same point of a sweep that has no other settings, on some of the queries or on all."""
+        used = np.flatnonzero(self.odds)
+        sweep = self.sweep.used(used)
+        return Point(sweep if queries is None else sweep.take(queries), self.odds[used], self.chosen)
 
     def settings(self) -> list[tuple[float, float]]:
         """Return (setting, odds) of the settings that are used at all."""

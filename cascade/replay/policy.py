@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,21 +14,20 @@ from cascade.policy.depth import AnyDepth, choose_depth, needed_signals
 from cascade.policy.escalation import Known, choose_round, goes_direct, orders_by_fit, signals_of_direct
 from cascade.policy.escalation_rules import CalibratedEscalation, Escalation
 from cascade.policy.release import Limits
-from cascade.replay.columns import FloatArray
+from cascade.replay.columns import FloatArray, IntArray
 from cascade.replay.queries import ReplayedQuery
+from cascade.replay.remembering import Remembering
+from cascade.replay.serving import served_orders
 from cascade.replay.signals import check_told, never_told, replayed_signals
 from cascade.replay.sweep import Metric, Sweep, outcome, sweep_of
 from cascade.signals.compute import Signals
 from cascade.signals.history import History
 from cascade.types import Action, Estimates
 
-__all__ = ["PRICES", "Played", "Policy", "Progress", "Step", "play"]
+__all__ = ["PRICES", "Played", "Policy", "Step", "play"]
 
 PRICES: Final = (1e-9, *np.geomspace(1e-5, 0.2, 40).tolist(), 1.0)
 """Prices that are tried: from one at which every candidate is worth sending to one at which none is."""
-
-Progress = Callable[[Sequence[ReplayedQuery]], Iterator[ReplayedQuery]]
-"""Gives the queries in turn, and may show how far it has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +67,14 @@ class Step:
 class Played:
     """A replayed policy: its sweep over prices, and where in it the release's own price stands.
 
-    ``steps`` is what it did with each query at its own price. ``never_told`` names the signals that
-    the rules read and no table tells.
+    ``steps`` is what it did with each query at its own price, and ``orders`` the order (n,) that it then
+    served. ``never_told`` names the signals that the rules read and no table tells.
     """
 
     sweep: Sweep
     own: int
     steps: Sequence[Step]
+    orders: Sequence[IntArray]
     never_told: Sequence[str]
 
 
@@ -83,39 +83,41 @@ def play(
     policy: Policy,
     k: int,
     metric: Metric,
-    progress: Progress = iter,
+    prices: Sequence[float] = PRICES,
 ) -> Played:
-    """Replay a policy on every query at every price, its own among them.
+    """Replay a policy on every query at each of ``prices`` and at its own.
 
     A rule without a price has one setting, 0.
     Raises ConfigError where the tables lack a column that the rules read.
     """
     names = needed_signals(policy.depth) | signals_of_direct(policy.escalation)
     check_told(names, queries)
-    rules, settings, own = _rules(policy.escalation)
-    outcomes, steps, signals = [], [], []
-    for query in progress(queries):
+    rules, settings, own = _rules(policy.escalation, prices)
+    outcomes, steps, orders, signals = [], [], [], []
+    for query in queries:
         signals.append(replayed_signals(names, query, policy.history))
         step = _Query(query, policy, signals[-1])
         done = [step.escalate(rule) for rule in rules]
         small, block = step.small(done[own].action), step.block(done[own].first)
         outcomes.append(outcome(query, np.stack([one.sent for one in done]), k, small=small, block=block))
         steps.append(done[own])
+        orders.append(served_orders(done[own].sent[None], small, query.large if block is None else block)[0])
     return Played(
         sweep=sweep_of("policy", settings, outcomes, metric),
         own=own,
         steps=steps,
+        orders=orders,
         never_told=never_told(names, signals),
     )
 
 
-def _rules(rule: Escalation) -> tuple[list[Escalation], list[float], int]:
+def _rules(rule: Escalation, prices: Sequence[float]) -> tuple[list[Escalation], list[float], int]:
     """Return the rule at each price, cheapest price and so most pairs first, and the position of its own."""
     if not isinstance(rule, CalibratedEscalation):
         return [rule], [0.0], 0
-    prices = sorted({*PRICES, rule.price_per_pair})
-    rules: list[Escalation] = [rule.model_copy(update={"price_per_pair": price}) for price in prices]
-    return rules, prices, prices.index(rule.price_per_pair)
+    tried = sorted({*prices, rule.price_per_pair})
+    rules: list[Escalation] = [rule.model_copy(update={"price_per_pair": price}) for price in tried]
+    return rules, tried, tried.index(rule.price_per_pair)
 
 
 class _Query:
@@ -125,7 +127,7 @@ class _Query:
         self._query = query
         self._signals = signals
         self._fitted_order = orders_by_fit(policy.escalation)
-        self._calibration = None if policy.calibration is None else _Remembering(policy.calibration)
+        self._calibration = None if policy.calibration is None else Remembering(policy.calibration)
         self.depth = choose_depth(policy.depth, policy.limits, query.pairs, signals).depth
         self._small = query.small[: self.depth]
         self._channels = {name: scores[: self.depth] for name, scores in query.channels.items()}
@@ -165,18 +167,3 @@ class _Query:
                 break
             choice = choose_round(rule, known, self._calibration, choice)
         return Step(sent, rounds, choice.action, self.depth, first, choice.estimates, choice.misfit)
-
-
-class _Remembering(Calibration):
-    """A calibration that estimates a query once, however many prices are tried on it."""
-
-    def __init__(self, calibration: Calibration) -> None:
-        self.__dict__.update(vars(calibration))
-        self._calibration = calibration
-        self._first: Estimate | None = None
-
-    def estimate(self, small: FloatArray, channels: Mapping[str, FloatArray]) -> Estimate:
-        """Return the first estimate of the one query that this is for."""
-        if self._first is None:
-            self._first = self._calibration.estimate(small, channels)
-        return self._first

@@ -70,7 +70,8 @@ class ReplayedQuery:
     """One query; arrays (n,) in first-stage order. NaN is not scored: missing, or beyond depth.
 
     ``pairs`` is what always-large sends. ``slices`` holds the values of :data:`SLICES` that the table
-    has, and ``features`` those of :data:`FEATURES`.
+    has, and ``features`` those of :data:`FEATURES`. ``documents`` are the candidates' ids; ``ms`` has
+    the milliseconds of a pair by stage, ``small`` or ``large``, where the table tells them.
     """
 
     small: FloatArray
@@ -82,6 +83,8 @@ class ReplayedQuery:
     id: str = ""
     slices: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, Any] = field(default_factory=dict)
+    documents: tuple[str, ...] = ()
+    ms: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ def _queries(table: ScoreTable, roles: Roles, k: int, gain: Gain, *, silver: boo
     tokens = np.asarray(table.attributes["tokens"], dtype=np.float64) if "tokens" in table.attributes else None
     slices = {name: table.attributes[name] for name in SLICES if name in table.attributes}
     features = {name: table.of_queries(name) for name in FEATURES if name in table.attributes}
+    ms = _milliseconds(table, roles)
     for number, order in enumerate(orders):
         rows = int(table.offsets[number]) + order
         depth = rows.size if roles.depth is None else min(roles.depth, rows.size)
@@ -157,7 +161,16 @@ def _queries(table: ScoreTable, roles: Roles, k: int, gain: Gain, *, silver: boo
             id=table.query_ids[number],
             slices={name: _value({values[row] for row in rows}) for name, values in slices.items()},
             features={name: values[number] for name, values in features.items()},
+            documents=tuple(table.doc_ids[row] for row in rows),
+            ms={stage: column[rows] for stage, column in ms.items()},
         )
+
+
+def _milliseconds(table: ScoreTable, roles: Roles) -> dict[str, FloatArray]:
+    """Return the milliseconds (R,) that each row took a stage, by stage, NaN where a row does not tell."""
+    columns = (("small", f"ms_{roles.small}"), ("large", f"ms_{roles.large}"))
+    told = {stage: table.attributes.get(name) for stage, name in columns}
+    return {stage: np.asarray(column, dtype=np.float64) for stage, column in told.items() if column is not None}
 
 
 def _value(values: set[object]) -> str:

@@ -13,7 +13,11 @@ __all__ = ["Question"]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of the tables. ``price`` is what a pair costs in units of ``metric``."""
+    """What is asked of the tables. ``price`` is what a pair costs in units of ``metric``.
+
+    ``support_tokens`` is the budget of tokens that an answer reads, None where support is not asked for.
+    ``unfinished`` allows tables that lack queries which failed when they were collected.
+    """
 
     roles: Roles
     k: int = 10
@@ -23,3 +27,5 @@ class Question:
     seed: int = 0
     resamples: int = 2000
     where: tuple[tuple[str, str], ...] = ()
+    support_tokens: int | None = None
+    unfinished: bool = False

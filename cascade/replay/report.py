@@ -10,9 +10,9 @@ from typing import Any, Final
 from cascade.replay.intervals import CONFIDENCE, Figure
 from cascade.replay.measure import Contest, Difference, Measured
 
-__all__ = ["REPORT_VERSION", "Evaluation", "large_helps", "report"]
+__all__ = ["REPORT_VERSION", "Evaluation", "large_helps", "number", "report", "split"]
 
-REPORT_VERSION: Final = 1
+REPORT_VERSION: Final = 2
 _SILVER_NOTE: Final = (
     "NO JUDGEMENTS: quality is silver, nDCG with gain 1/rank of the large order. It tells how near a policy comes to "
     "the large order, never how good an answer is, and it cannot show that the large stage helps."
@@ -69,10 +69,11 @@ def report(evaluation: Evaluation) -> dict[str, Any]:
         "conditions": {**evaluation.conditions, "confidence": CONFIDENCE},
         "notes": notes,
         "large_helps": helps,
-        "engaged": _number(measured.policies[evaluation.reference]["engaged"].value),
+        "engaged": number(measured.policies[evaluation.reference]["engaged"].value),
         **_told(measured, evaluation.contest),
         "curves": {name: _rounded(points) for name, points in measured.curves.items()},
         "absolute_curves": {name: _rounded(points) for name, points in measured.absolute_curves.items()},
+        "curve_settings": {name: [number(each) for each in told] for name, told in measured.curve_settings.items()},
         "slices": {
             attribute: {value: _told(part, evaluation.contest) for value, part in values.items()}
             for attribute, values in evaluation.slices.items()
@@ -90,7 +91,7 @@ def _told(measured: Measured, contest: Contest) -> dict[str, Any]:
     return {
         "queries": measured.queries,
         "policies": [_policy(name, figures, contest) for name, figures in measured.policies.items()],
-        **_split(figures),
+        **split(figures),
         "differences": [_difference(each) for each in measured.differences],
     }
 
@@ -99,10 +100,10 @@ def _policy(name: str, figures: Mapping[str, Figure], contest: Contest) -> dict[
     point = contest.points[name]
     return {
         "name": name,
-        "settings": [[_number(setting), _number(odds)] for setting, odds in point.settings()],
+        "settings": [[number(setting), number(odds)] for setting, odds in point.settings()],
         "chosen": point.chosen,
         "reranked": figures["engaged"].value == 1.0,
-        **_split(figures),
+        **split(figures),
     }
 
 
@@ -112,27 +113,27 @@ def _difference(difference: Difference) -> dict[str, Any]:
         "cost_at_recovered": difference.cost_at_recovered,
         "at_equal_cost": difference.at_equal_cost,
     }
-    return {"name": difference.name, "baseline": difference.baseline, **_split(figures)}
+    return {"name": difference.name, "baseline": difference.baseline, **split(figures)}
 
 
 _Figures = Mapping[str, Any]
 """Figures by name, or mappings of them."""
 
 
-def _split(figures: _Figures) -> dict[str, Any]:
+def split(figures: _Figures) -> dict[str, Any]:
     """Return the values by name, and beside them their intervals and reasons."""
     return {**_values(figures), "intervals": _intervals(figures), "reasons": _reasons(figures)}
 
 
 def _values(figures: _Figures) -> dict[str, Any]:
     return {
-        name: _number(found.value) if isinstance(found, Figure) else _values(found) for name, found in figures.items()
+        name: number(found.value) if isinstance(found, Figure) else _values(found) for name, found in figures.items()
     }
 
 
 def _intervals(figures: _Figures) -> dict[str, Any]:
     return {
-        name: (found.interval and [_number(end) for end in found.interval])
+        name: (found.interval and [number(end) for end in found.interval])
         if isinstance(found, Figure)
         else _intervals(found)
         for name, found in figures.items()
@@ -145,10 +146,10 @@ def _reasons(figures: _Figures) -> dict[str, Any]:
 
 
 def _rounded(points: Sequence[tuple[float, float]] | None) -> list[list[float | None]] | None:
-    return None if points is None else [[_number(share), _number(value)] for share, value in points]
+    return None if points is None else [[number(share), number(value)] for share, value in points]
 
 
-def _number(value: float | None) -> float | None:
+def number(value: float | None) -> float | None:
     """Return a finite number to nine significant digits: what lies beyond depends on the machine."""
     if value is None:
         return None

@@ -22,11 +22,16 @@ _HISTORY: Final = "history.difficulty"
 
 
 def check_told(names: Collection[str], queries: Sequence[ReplayedQuery]) -> None:
-    """Raise ConfigError where a rule reads a signal whose column the tables lack."""
+    """Raise ConfigError where a rule reads a signal whose column the tables lack, or a class that there is not."""
     wanted = {COLUMNS[name] for name in names if name in COLUMNS} | ({COLUMNS[CLASS]} if _HISTORY in names else set())
     lacking = sorted(name for name in wanted if any(query.features.get(name) is None for query in queries))
     if lacking:
         raise ConfigError(f"the release's rules read columns that the tables lack: {', '.join(lacking)}")
+    if COLUMNS[CLASS] in wanted:
+        known = set(map(str, QueryClass))
+        unknown = next((query.id for query in queries if str(query.features[COLUMNS[CLASS]]) not in known), None)
+        if unknown is not None:
+            raise ConfigError(f"column {COLUMNS[CLASS]}: query {unknown} has none of {', '.join(sorted(known))}")
 
 
 def replayed_signals(names: Collection[str], query: ReplayedQuery, history: History | None) -> Signals:
@@ -37,7 +42,7 @@ def replayed_signals(names: Collection[str], query: ReplayedQuery, history: Hist
     computed = compute([name for name in names if name not in COLUMNS], Inputs(channels=dict(query.channels)))
     values = dict(computed.values)
     values |= {name: float(query.features[COLUMNS[name]]) for name in names if name in COLUMNS and name != CLASS}
-    told = query.features.get(COLUMNS[CLASS])
+    told = query.features.get(COLUMNS[CLASS]) if {CLASS, _HISTORY} & set(names) else None
     query_class = None if told is None else QueryClass(told)
     if _HISTORY in names and query_class is not None:
         values[_HISTORY] = difficulty(history, query_class, None)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cascade.metrics import hit_rows, ndcg_rows, recall_rows, reciprocal_rank_rows
+from cascade.replay.coded import Coded, Decoding, Values, decoded, taken, whole_numbers
 from cascade.replay.columns import FloatArray, IntArray
 from cascade.replay.queries import ReplayedQuery
 from cascade.replay.serving import served_orders
@@ -46,7 +48,8 @@ class Sweep:
     """One policy at each of S settings, safest (most pairs) to cheapest, on Q queries; arrays (S, Q).
 
     ``quality`` is the metric that curves are drawn of, one of ``metrics``. ``pairs`` and ``tokens``
-    count what went to the large stage.
+    count what went to the large stage. A compact sweep says the same in less room: its counts are
+    narrow integers, and ``metrics`` are decoded each time they are read.
     """
 
     name: str
@@ -55,20 +58,47 @@ class Sweep:
     pairs: FloatArray
     tokens: FloatArray | None
     metrics: Mapping[Metric, FloatArray]
-    judged: FloatArray
+    judged: Values
     engaged: NDArray[np.bool_]
+
+    def kept(self) -> Mapping[Metric, Values]:
+        """Return the metrics as they are kept, coded or not."""
+        return self.metrics.kept if isinstance(self.metrics, Decoding) else self.metrics
+
+    def compact(self) -> Sweep:
+        """Return the same sweep in less room. nDCG and ``quality`` have too many values to be coded."""
+        return replace(
+            self,
+            pairs=whole_numbers(self.pairs),
+            tokens=None if self.tokens is None else whole_numbers(self.tokens),
+            metrics=Decoding(
+                {
+                    metric: values if metric is Metric.NDCG or values is self.quality else Coded.of(values)
+                    for metric, values in self.kept().items()
+                }
+            ),
+            judged=Coded.of(self.judged),
+        )
 
     def take(self, queries: IntArray) -> Sweep:
         """Return the sweep on some of the queries."""
+        return self._at(self.settings, lambda values: taken(values, (slice(None), queries)))
+
+    def used(self, settings: IntArray) -> Sweep:
+        """Return the sweep at some of its settings."""
+        return self._at(tuple(self.settings[at] for at in settings), lambda values: taken(values, settings))
+
+    def _at(self, settings: tuple[float, ...], part: Callable[[Any], Any]) -> Sweep:
+        kept = {metric: part(values) for metric, values in self.kept().items()}
         return Sweep(
-            self.name,
-            self.settings,
-            self.quality[:, queries],
-            self.pairs[:, queries],
-            None if self.tokens is None else self.tokens[:, queries],
-            {metric: values[:, queries] for metric, values in self.metrics.items()},
-            self.judged[:, queries],
-            self.engaged[:, queries],
+            name=self.name,
+            settings=settings,
+            quality=part(self.quality),
+            pairs=part(self.pairs),
+            tokens=None if self.tokens is None else part(self.tokens),
+            metrics=Decoding(kept) if isinstance(self.metrics, Decoding) else kept,
+            judged=part(self.judged),
+            engaged=part(self.engaged),
         )
 
     @classmethod
@@ -85,7 +115,7 @@ class Sweep:
             np.concatenate([sweep.pairs for sweep in sweeps], axis=1),
             np.concatenate(counted, axis=1) if len(counted) == len(sweeps) else None,
             {metric: np.concatenate([sweep.metrics[metric] for sweep in sweeps], axis=1) for metric in first.metrics},
-            np.concatenate([sweep.judged for sweep in sweeps], axis=1),
+            np.concatenate([decoded(sweep.judged) for sweep in sweeps], axis=1),
             np.concatenate([sweep.engaged for sweep in sweeps], axis=1),
         )
 

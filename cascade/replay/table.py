@@ -1,14 +1,12 @@
-"""Score tables: what every scorer said of every candidate of every query. docs/collect.md has the format."""
+"""Read and write score tables. docs/collect.md has the format."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
-import struct
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +14,7 @@ import numpy as np
 
 from cascade.errors import ConfigError
 from cascade.replay.columns import (
+    Column,
     FloatArray,
     IntArray,
     as_grades,
@@ -26,169 +25,97 @@ from cascade.replay.columns import (
     is_number,
     need_arrow,
 )
-from cascade.replay.fusion import RRF_CONSTANT, fused_order
+from cascade.replay.data_digest import data_sha256
+from cascade.replay.score_table import OWN_COLUMNS, ScoreTable, holds_ranks, is_score_name, listed
 
-__all__ = ["ScoreTable", "data_sha256", "holds_ranks", "is_score_name", "read_table", "write_table"]
+__all__ = [
+    "ScoreTable",
+    "check_columns",
+    "checked_rows",
+    "data_sha256",
+    "holds_ranks",
+    "is_score_name",
+    "opened",
+    "read_table",
+    "write_table",
+]
 
 _METADATA_KEY: Final = b"cascade"
-_RANKS: Final = re.compile(r"_rank(_\d+)?$")
-_OWN_COLUMNS: Final = frozenset({"query_id", "doc_id", "rank_first", "rel", "q_grades", "tokens"})
-_ATTRIBUTE_PREFIXES: Final = ("ms_", "q_")
-_ENUMERATED: Final = ("source", "q_class")
-"""Columns whose values may be told in an error; another may hold anything, text too."""
-
-
-def holds_ranks(name: str) -> bool:
-    """Tell whether a column of this name holds ranks, 1 the best, in place of scores."""
-    return _RANKS.search(name) is not None
-
-
-def is_score_name(name: str) -> bool:
-    """Tell whether a numeric column of this name is a scorer's."""
-    return name not in _OWN_COLUMNS and not name.startswith(_ATTRIBUTE_PREFIXES)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScoreTable:
-    """The candidates of Q queries in R rows, sorted by query.
-
-    Rows of query q are ``offsets[q]:offsets[q + 1]``; within a query they are in first-stage order
-    where ``rank_first`` (1-based) is known, else by document id, so that no file's layout decides ties.
-    ``scores`` maps a scorer to R floats, higher is better, NaN where missing. A column named
-    ``x_rank`` or ``x_rank_3`` holds ranks in the file and their negatives here. ``rel`` is a judged
-    grade, -1 where unjudged. ``grades`` has the positive grades of all judged documents of a query,
-    best first; None means that the ideal order is over the table's own rows. ``attributes`` has
-    every other column, a value a row. ``conditions`` says how the table was made.
-    """
-
-    query_ids: tuple[str, ...]
-    offsets: IntArray
-    doc_ids: tuple[str, ...]
-    scores: Mapping[str, FloatArray]
-    rank_first: IntArray | None = None
-    rel: IntArray | None = None
-    grades: tuple[tuple[int, ...], ...] | None = None
-    attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    conditions: Mapping[str, Any] = field(default_factory=dict)
-
-    def rows(self, query: int) -> slice:
-        """Return where the rows of a query stand."""
-        return slice(int(self.offsets[query]), int(self.offsets[query + 1]))
-
-    def column(self, name: str) -> FloatArray:
-        """Return the scores of a scorer. Raises ConfigError naming the scorers that there are."""
-        if name in self.scores:
-            return self.scores[name]
-        told = f"column {name} holds no scores" if name in self.attributes else f"no column {name}"
-        raise ConfigError(f"{told}; scorers of this table are {', '.join(sorted(self.scores))}")
-
-    def of_queries(self, name: str) -> tuple[Any, ...]:
-        """Return an attribute as one value a query. Raises ConfigError where a query has several or none is there."""
-        if name not in self.attributes:
-            raise ConfigError(f"no column {name}; beside scores this table has {_listed(self.attributes)}")
-        values = self.attributes[name]
-        firsts = tuple(values[start] for start in self.offsets[:-1])
-        for query, first in enumerate(firsts):
-            if any(value != first for value in values[self.rows(query)]):
-                raise ConfigError(f"column {name}: query {self.query_ids[query]} has several values")
-        return firsts
-
-    def where(self, name: str, value: object) -> ScoreTable:
-        """Return the queries whose attribute reads like ``value``. Raises ConfigError where there are none."""
-        values = self.of_queries(name)
-        chosen = [query for query, found in enumerate(values) if str(found) == str(value)]
-        if not chosen:
-            known = f"; there are {_listed(map(str, set(values)))}" if name in _ENUMERATED else ""
-            raise ConfigError(f"column {name}: no query has the value asked for{known}")
-        return self.take(chosen)
-
-    def take(self, queries: Sequence[int] | IntArray) -> ScoreTable:
-        """Return these queries, each once, in this table's order."""
-        chosen = np.unique(np.asarray(queries, dtype=np.int64))
-        parts = [np.arange(self.offsets[query], self.offsets[query + 1]) for query in chosen]
-        rows = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-        return ScoreTable(
-            query_ids=tuple(self.query_ids[query] for query in chosen),
-            offsets=np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64),
-            doc_ids=tuple(self.doc_ids[row] for row in rows),
-            scores={name: values[rows] for name, values in self.scores.items()},
-            rank_first=None if self.rank_first is None else self.rank_first[rows],
-            rel=None if self.rel is None else self.rel[rows],
-            grades=None if self.grades is None else tuple(self.grades[query] for query in chosen),
-            attributes={name: tuple(values[row] for row in rows) for name, values in self.attributes.items()},
-            conditions=self.conditions,
-        )
-
-    def first_stage_name(self, channels: Sequence[str]) -> str:
-        """Return what :meth:`first_stage_order` goes by, as a report states it."""
-        return "rank_first" if self.rank_first is not None else f"rrf{RRF_CONSTANT}({','.join(channels)})"
-
-    def first_stage_order(self, channels: Sequence[str]) -> list[IntArray]:
-        """Return for each query its rows, counted from its first one, in first-stage order.
-
-        By ``rank_first`` where it is known, else by reciprocal rank fusion of the channels, ties in the
-        table's order. Raises ConfigError where there is neither.
-        """
-        if self.rank_first is not None:
-            ranks = self.rank_first
-            return [np.argsort(ranks[self.rows(query)], kind="stable") for query in range(len(self.query_ids))]
-        if not channels:
-            raise ConfigError("this table has no column rank_first; name the channels of the first stage")
-        columns = [self.column(name) for name in channels]
-        return [fused_order([values[self.rows(query)] for values in columns]) for query in range(len(self.query_ids))]
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
+_READ_BYTES: Final = 1 << 20
+_COUNTED: Final = frozenset({"q_identifiers", "q_tokens", "tokens"})
+"""Attributes that must be numbers, as those of milliseconds must: what reads them counts with them."""
 
 
 def read_table(path: Path) -> ScoreTable:
-    """Read a score table and check it whole. Raises ConfigError naming the file, a column and its rule."""
+    """Read a score table and check it whole. Raises ConfigError naming the file, a column, a row and its rule."""
+    with opened(path) as file:
+        return checked_rows(file.read())
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """Give the Parquet file of a table. A ConfigError raised meanwhile is told as one of this file."""
     need_arrow()
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with path.open("rb") as file:
-            read = pq.ParquetFile(file).read()
+            # Read ahead, Arrow keeps all of the file that went by; unbuffered, a column of a whole row group.
+            yield pq.ParquetFile(file, pre_buffer=False, buffer_size=_READ_BYTES)
     except FileNotFoundError:
-        raise ConfigError(f"table {path}: there is no such file") from None
+        raise ConfigError(f"table {path}: {_absent(path)}") from None
     except (OSError, pa.ArrowException) as error:
         raise ConfigError(f"table {path}: cannot be read as Parquet: {type(error).__name__}") from None
-    try:
-        return _checked(read)
     except ConfigError as error:
         raise ConfigError(f"table {path}: {error}") from None
 
 
-def _checked(read: Any) -> ScoreTable:
+def _absent(path: Path) -> str:
+    if path.with_name(f"{path.name}.journal").exists():
+        return "it is not collected to its end; run the same cascade collect again to go on"
+    return "there is no such file"
+
+
+def checked_rows(read: Any, first_row: int = 1) -> ScoreTable:
+    """Return the table of an Arrow table, whose first row is row ``first_row`` of its file. Raises ConfigError."""
     names = read.column_names
-    if repeated := {name for name in names if names.count(name) > 1}:
-        raise ConfigError(f"columns that are there twice: {_listed(repeated)}")
-    if absent := {"query_id", "doc_id"} - set(names):
-        raise ConfigError(f"no column {_listed(absent)}; there are {_listed(names)}")
-    if not read.num_rows:
-        raise ConfigError("no rows")
+    check_columns(names, read.num_rows)
     conditions = _conditions(read.schema.metadata or {})
-    read, query_ids, offsets = _sorted(read)
-    ranks = as_whole_numbers("rank_first", read["rank_first"], least=1) if "rank_first" in names else None
-    if ranks is not None and any(len(np.unique(part)) < len(part) for part in np.split(ranks, offsets[1:-1])):
-        raise ConfigError("column rank_first: two candidates of a query have the same rank")
+    read, rows, query_ids, offsets = _sorted(read, first_row)
     scorers = [name for name in names if is_score_name(name) and is_number(read[name].type)]
     if not scorers:
-        raise ConfigError(f"no column holds scores; there are {_listed(names)}")
-    others = [name for name in names if name not in scorers and name not in _OWN_COLUMNS - {"tokens"}]
+        raise ConfigError(f"no column holds scores; there are {listed(names)}")
+
+    def column(name: str) -> Column:
+        return Column(name, read[name], rows)
+
+    others = [name for name in names if name not in scorers and name not in OWN_COLUMNS - {"tokens"}]
+    for name in others:
+        if (name in _COUNTED or name.startswith("ms_")) and not is_number(read[name].type):
+            raise ConfigError(f"column {name}: numbers are wanted, not {read[name].type}")
     table = ScoreTable(
         query_ids,
         offsets,
         tuple(read["doc_id"].to_pylist()),
-        {name: _scores(name, read[name]) for name in scorers},
-        ranks,
-        as_whole_numbers("rel", read["rel"], least=-1, missing=-1) if "rel" in names else None,
+        {name: _scores(column(name)) for name in scorers},
+        as_whole_numbers(column("rank_first"), least=1) if "rank_first" in names else None,
+        as_whole_numbers(column("rel"), least=-1, missing=-1) if "rel" in names else None,
         attributes={name: as_values(read[name]) for name in others},
         conditions=conditions,
     )
-    return _with_grades(table, read["q_grades"]) if "q_grades" in names else table
+    _check_ranks(table)
+    return _with_grades(table, column("q_grades")) if "q_grades" in names else table
+
+
+def check_columns(names: Sequence[str], rows: int) -> None:
+    """Raise ConfigError where a column is there twice, one that every table has is not, or there is no row."""
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise ConfigError(f"columns that are there twice: {listed(repeated)}")
+    if absent := {"query_id", "doc_id"} - set(names):
+        raise ConfigError(f"no column {listed(absent)}; there are {listed(names)}")
+    if not rows:
+        raise ConfigError("no rows")
 
 
 def _conditions(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
@@ -201,36 +128,56 @@ def _conditions(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     return conditions
 
 
-def _sorted(read: Any) -> tuple[Any, tuple[str, ...], IntArray]:
-    """Sort rows by query, then rank_first where it is there, then document. Raises ConfigError for a pair twice."""
+def _sorted(read: Any, first_row: int) -> tuple[Any, IntArray, tuple[str, ...], IntArray]:
+    """Sort rows by query, then rank_first where it is there, then document. Raises ConfigError for a pair twice.
+
+    Returned are the rows, the number of each in its file, the queries, and in which row each begins.
+    """
+    import pyarrow.compute as pc
+
+    rows = np.arange(first_row, first_row + read.num_rows)
     for name in ("query_id", "doc_id"):
         place = read.column_names.index(name)
-        read = read.set_column(place, name, as_ids(name, read[name]))
-    read = read.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
-    queries, documents = (np.array(read[name].to_pylist(), dtype=object) for name in ("query_id", "doc_id"))
+        read = read.set_column(place, name, as_ids(Column(name, read[name], rows)))
+    order = pc.sort_indices(read, sort_keys=[("query_id", "ascending"), ("doc_id", "ascending")])
+    queries, documents = (np.array(read[name].take(order).to_pylist(), dtype=object) for name in ("query_id", "doc_id"))
     new = np.concatenate([[True], queries[1:] != queries[:-1]])
     twice = ~new[1:] & (documents[1:] == documents[:-1])
     if twice.any():
-        row = int(np.argmax(twice))
-        raise ConfigError(f"query {queries[row]} has document {documents[row]} twice")
+        at = int(np.argmax(twice))
+        one, other = sorted(rows[order.to_numpy()[at : at + 2]].tolist())
+        raise ConfigError(
+            f"columns query_id, doc_id: rows {one} and {other}: query {queries[at]} has document {documents[at]} twice"
+        )
     if "rank_first" in read.column_names:
-        read = read.sort_by([(name, "ascending") for name in ("query_id", "rank_first", "doc_id")])
+        keys = [(name, "ascending") for name in ("query_id", "rank_first", "doc_id")]
+        order = pc.sort_indices(read, sort_keys=keys)
     starts = np.flatnonzero(new)
-    return read, tuple(queries[starts]), np.concatenate([starts, [len(queries)]]).astype(np.int64)
+    offsets = np.concatenate([starts, [len(queries)]]).astype(np.int64)
+    return read.take(order), rows[order.to_numpy()], tuple(queries[starts]), offsets
 
 
-def _scores(name: str, column: Any) -> FloatArray:
-    values = as_scores(name, column)
-    if not holds_ranks(name):
+def _check_ranks(table: ScoreTable) -> None:
+    if table.rank_first is None:
+        return
+    same = np.flatnonzero(np.diff(table.rank_first) == 0)  # rows are in their order
+    twice = np.setdiff1d(same, table.offsets[1:-1] - 1)
+    if twice.size:
+        query = table.query_ids[int(np.searchsorted(table.offsets, twice[0], side="right")) - 1]
+        raise ConfigError(f"column rank_first: query {query} has two candidates of rank {table.rank_first[twice[0]]}")
+
+
+def _scores(column: Column) -> FloatArray:
+    values = as_scores(column)
+    if not holds_ranks(column.name):
         return values
-    if (values < 1).any():
-        raise ConfigError(f"column {name}: ranks begin at 1")
+    column.refuse(values < 1, "ranks begin at 1")
     return -values
 
 
-def _with_grades(table: ScoreTable, column: Any) -> ScoreTable:
+def _with_grades(table: ScoreTable, column: Column) -> ScoreTable:
     """Return the table with the judged grades of each query, which every row of it repeats."""
-    whole = replace(table, attributes={"q_grades": as_grades("q_grades", column)})
+    whole = replace(table, attributes={"q_grades": as_grades(column)})
     return replace(table, grades=whole.of_queries("q_grades"))
 
 
@@ -264,34 +211,3 @@ def write_table(path: Path, table: ScoreTable) -> None:
         raise ConfigError(f"table {path}: cannot be written: {type(error).__name__}") from None
     finally:
         beside.unlink(missing_ok=True)
-
-
-def data_sha256(table: ScoreTable, columns: Iterable[str]) -> str:
-    """Return ``sha256:`` of ids and of the values of these columns, whatever the layout of the file they came from.
-
-    Columns are scorers, ``rank_first``, ``rel`` or ``q_grades``; the same ones in any order give the
-    same digest. Raises ConfigError for another one.
-    """
-    names = sorted(set(columns))
-    digest = hashlib.sha256(json.dumps(names).encode())
-    if "q_grades" in names and table.grades is None:
-        raise ConfigError("no column q_grades")
-    values = [_digestible(table, name) for name in names if name != "q_grades"]
-    for query, query_id in enumerate(table.query_ids):
-        start, end = table.offsets[query : query + 2]
-        rows = sorted(range(start, end), key=table.doc_ids.__getitem__)
-        told: list[object] = [query_id, [table.doc_ids[row] for row in rows]]
-        told += [table.grades[query]] if "q_grades" in names and table.grades is not None else []
-        text = json.dumps(told).encode()
-        digest.update(struct.pack("<q", len(text)) + text)
-        for column in values:
-            digest.update(column[rows].tobytes())
-    return f"sha256:{digest.hexdigest()}"
-
-
-def _digestible(table: ScoreTable, name: str) -> FloatArray:
-    """Return a column as little-endian floats with one zero and one NaN."""
-    own = {"rank_first": table.rank_first, "rel": table.rel}.get(name)
-    values = np.array(table.column(name) if own is None else own, dtype="<f8") + 0.0
-    values[np.isnan(values)] = np.nan
-    return values

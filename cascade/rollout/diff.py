@@ -10,12 +10,12 @@ from pydantic import BaseModel
 
 from cascade.policy.release import Budgets, Limits, Release
 from cascade.rollout.bundle import Bundle
-from cascade.rollout.words import calibration_lines, depth_words, escalation_words, stage_words
+from cascade.rollout.words import calibration_lines, depth_words, escalation_words, level_words, stage_words
 from cascade.types import Fingerprint
 
 __all__ = ["differences"]
 
-_IN_WORDS: Final = ("depth", "escalation")
+_IN_WORDS: Final = ("depth", "escalation", "levels")
 _NO_POLICY: Final = frozenset({"release", "evidence", *_IN_WORDS})
 _SCORES: Final = frozenset(Fingerprint.__dataclass_fields__) | {"weights", "pooling", "adapter"}
 _UNSAID: Final = "not there"
@@ -30,7 +30,7 @@ def differences(one: Bundle, other: Bundle) -> list[str]:
     if one.loaded.policy_digest == other.loaded.policy_digest:
         return []
     before, after = one.loaded.release, other.loaded.release
-    return [*_depth(before, after), *_escalation(one, other), *_fields(one, other)]
+    return [*_depth(before, after), *_escalation(one, other), *_levels(before, after), *_fields(one, other)]
 
 
 def _depth(before: Release, after: Release) -> Iterator[str]:
@@ -48,6 +48,21 @@ def _escalation(one: Bundle, other: Bundle) -> Iterator[str]:
         told = [_calibration(bundle) for bundle in (one, other)]
         yield from (f"  was: {line}" for line in told[0] if line not in told[1])
         yield from (f"  now: {line}" for line in told[1] if line not in told[0])
+
+
+def _levels(before: Release, after: Release) -> Iterator[str]:
+    mine, theirs = ({level.name: level for level in release.levels} for release in (before, after))
+    for name, level in mine.items():
+        if name not in theirs:
+            yield f"level {name}: {level_words(level)} -> {_UNSAID}"
+    for name, level in theirs.items():
+        if name not in mine:
+            yield f"level {name}: {_UNSAID} -> {level_words(level)}"
+        elif mine[name] != level:
+            yield from _changed(f"level {name}", level_words(mine[name]), level_words(level), mine[name], level)
+    kept = [[name for name in names if name in mine and name in theirs] for names in (mine, theirs)]
+    if kept[0] != kept[1]:
+        yield f"levels, cheapest last: {', '.join(mine)} -> {', '.join(theirs)}"
 
 
 def _changed(name: str, said: str, says: str, before: BaseModel, after: BaseModel) -> Iterator[str]:

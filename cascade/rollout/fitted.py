@@ -50,7 +50,7 @@ def fitted_release(
     if none_found:
         written["stages"] = {name: stage for name, stage in written["stages"].items() if name != "large"}
         written["escalation"] = {"kind": "none", "reason": _why_not(artefact)}
-        return written
+        return _with_levels(written, None)
     point = _point(artefact, target)
     before = written.get("escalation")
     written["escalation"] = {
@@ -61,7 +61,28 @@ def fitted_release(
         "rounds": 2 if artefact.second_round is not None else 1,
         "safe_top_m": _safe_top_m(before),
     }
-    return written
+    return _with_levels(written, digest)
+
+
+def _with_levels(written: dict[str, Any], calibration: str | None) -> dict[str, Any]:
+    """Let load levels read the calibration that was fitted; without one they escalate nothing either.
+
+    A level that then does what the release does is left out.
+    """
+    levels = written.get("levels")
+    if not levels:
+        return written
+    if calibration is None:
+        bare = [{key: value for key, value in level.items() if key != "escalation"} for level in levels]
+        return {**written, "levels": [bare[0], *(level for level in bare[1:] if len(level) > 1)]}
+    return {**written, "levels": [_reading(level, calibration) for level in levels]}
+
+
+def _reading(level: Mapping[str, Any], calibration: str) -> dict[str, Any]:
+    rule = level.get("escalation")
+    if not isinstance(rule, Mapping) or "calibration" not in rule:
+        return dict(level)
+    return {**level, "escalation": {**rule, "calibration": calibration}}
 
 
 def _plain(model: AnyDepth | HistoryNumbers) -> dict[str, Any]:
@@ -97,8 +118,10 @@ def write_release(path: Path, release: Mapping[str, Any]) -> str:
     else:
         escalation = release["escalation"]
         if escalation["kind"] == "none":
-            return f"escalation none: {escalation['reason']}"
-        return f"escalation calibrated, price {escalation['price_per_pair']:g} a pair"
+            return f"escalation none: {escalation.get('reason') or 'nothing goes to the large stage'}"
+        if escalation["kind"] == "calibrated":
+            return f"escalation calibrated, price {escalation['price_per_pair']:g} a pair"
+        return f"escalation {escalation['kind']}, top {escalation['top_m']}"
     raise ConfigError(f"--release-out {path}: cannot be written: {reason}")
 
 

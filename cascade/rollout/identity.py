@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Final
+from typing import Final, Protocol
 
-from cascade.calibration.artefact import CalibrationArtefact, ScorerIdentity
+from cascade.calibration.artefact import ScorerIdentity
 from cascade.policy.release import HttpStage, Release, StageBase, TeiStage
 from cascade.rollout.load import UNSET
 from cascade.stages.base import Observed
@@ -31,8 +31,22 @@ class Difference:
     known: bool = True
 
 
-def fitted_for_others(release: Release, artefact: CalibrationArtefact) -> list[Difference]:
-    """Return where the stages of a release are not the scorers that a calibration was fitted on.
+class Scored(Protocol):
+    """What was made of the scores of two stages: a calibration or a certificate."""
+
+    @property
+    def small(self) -> ScorerIdentity:
+        """Return what the small scorer was."""
+        ...
+
+    @property
+    def large(self) -> ScorerIdentity:
+        """Return what the large scorer was."""
+        ...
+
+
+def fitted_for_others(release: Release, artefact: Scored) -> list[Difference]:
+    """Return where the stages of a release are not the scorers that a calibration, or a certificate, is of.
 
     Raises ConfigError for a serializer that does not exist.
     """

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cascade.calibration.artefact import CalibrationArtefact
-from cascade.policy.release import Budgets
+from cascade.policy.level_specs import LevelSpec
 from cascade.rollout.bundle import Bundle, evidence_of
-from cascade.rollout.words import calibration_lines, depth_words, escalation_words, stage_words
+from cascade.rollout.words import calibration_lines, depth_words, escalation_words, level_words, stage_words, time_words
 
 __all__ = ["description"]
 
 
 def description(bundle: Bundle) -> list[str]:
-    """Return lines: name and digests, mode, stages, depth, escalation, times, its calibration and its evidence.
+    """Return lines: name and digests, mode, stages, depth, escalation, times, levels, its calibration and its evidence.
 
     No address is among them.
     """
@@ -26,15 +28,16 @@ def description(bundle: Bundle) -> list[str]:
         f"large stage    {stage_words(release.stages.large)}",
         f"depth          {depth_words(release.depth)}",
         f"escalation     {escalation_words(release.escalation)}",
-        f"time           {_times(release.budgets)}; where it is not enough: {release.fallback}",
+        f"time           {time_words(release.budgets)}; where it is not enough: {release.fallback}",
+        *_levels(release.levels),
         *_calibration(release.calibration, bundle),
         *(f"{kind:<14} {evidence.get(kind, 'none')}" for kind in ("certificate", "report")),
     ]
 
 
-def _times(budgets: Budgets) -> str:
-    parts = f"small {budgets.small_ms:g}, large {budgets.large_ms:g}, kept {budgets.reserve_ms:g}"
-    return f"{budgets.total_ms:g} ms in all, {parts}"
+def _levels(levels: Sequence[LevelSpec]) -> list[str]:
+    told = [f"{level.name}: {level_words(level)}" for level in levels] or ["none beside the release as it stands"]
+    return [f"{'' if place else 'levels':<14} {line}" for place, line in enumerate(told)]
 
 
 def _calibration(digest: str | None, bundle: Bundle) -> list[str]:

@@ -12,10 +12,13 @@ import orjson
 
 from cascade.calibration.artefact import CalibrationArtefact
 from cascade.calibration.calibrated import Calibration
+from cascade.calibration.certificate import Certificate, parse_certificate
 from cascade.errors import ConfigError
 from cascade.policy.release import Release
 from cascade.rollout.bundle import Bundle, evidence_of, load_bundle
+from cascade.rollout.certified import not_certified
 from cascade.rollout.identity import FINGERPRINT_FIELDS, fitted_for_others
+from cascade.rollout.level_sanity import levels_not_meant
 from cascade.rollout.load import LoadedRelease, offline, variables_of
 from cascade.rollout.sanity import not_meant
 from cascade.rollout.source import Source
@@ -77,7 +80,8 @@ def _findings(bundle: Bundle, environment: Mapping[str, str], digest: str | None
         yield from _benefit(release, artefact)
     yield from _identity(release, artefact)
     yield from _evidence(bundle.source, loaded)
-    yield from (Finding(Severity.WARNING, sentence) for sentence in not_meant(release, artefact))
+    odd = (*not_meant(release, artefact), *levels_not_meant(release, artefact))
+    yield from (Finding(Severity.WARNING, sentence) for sentence in odd)
 
 
 def _compared(loaded: LoadedRelease) -> set[str]:
@@ -122,8 +126,20 @@ def _evidence(source: Source, loaded: LoadedRelease) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, f"evidence: it names no {kind}")
             continue
         try:
-            orjson.loads(source.artefacts.read(named[kind]))
+            data = source.artefacts.read(named[kind])
+            orjson.loads(data)
+            if kind == "certificate":
+                yield from _certificate(loaded, parse_certificate(data, named[kind]))
         except ConfigError as error:
             yield Finding(Severity.ERROR, f"evidence, {kind}: {error}")
         except orjson.JSONDecodeError:
             yield Finding(Severity.ERROR, f"evidence, {kind}: {named[kind]} is not JSON")
+
+
+def _certificate(loaded: LoadedRelease, certificate: Certificate) -> Iterator[Finding]:
+    for one in not_certified(loaded, certificate):
+        if isinstance(one, str):
+            yield Finding(Severity.ERROR, f"evidence, certificate: {one}")
+        else:
+            severity = Severity.ERROR if one.known else Severity.WARNING
+            yield Finding(severity, f"evidence, certificate, {one.stage} stage: {one.what}")

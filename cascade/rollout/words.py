@@ -25,9 +25,10 @@ from cascade.policy.escalation_rules import (
     NoEscalation,
     StaticEscalation,
 )
-from cascade.policy.release import StageSpec
+from cascade.policy.level_specs import LevelSpec
+from cascade.policy.release import Budgets, StageSpec
 
-__all__ = ["calibration_lines", "depth_words", "escalation_words", "stage_words"]
+__all__ = ["calibration_lines", "depth_words", "escalation_words", "level_words", "stage_words", "time_words"]
 
 _BOUNDS: Final = {"at_least": "at least", "above": "above", "at_most": "at most", "below": "below"}
 
@@ -126,6 +127,24 @@ def _condition(condition: Condition) -> str:
         return f"{name} is {' or '.join(values)}"
     bounds = ((word, getattr(condition, key)) for key, word in _BOUNDS.items())
     return f"{name} is {' and '.join(f'{word} {bound:g}' for word, bound in bounds if bound is not None)}"
+
+
+def level_words(level: LevelSpec) -> str:
+    """Say what a load level does otherwise than the release as it stands."""
+    if level.stages is not None:
+        return "no stage is asked: first-stage order"
+    said = [
+        *([] if level.depth is None else [depth_words(level.depth)]),
+        *([] if level.escalation is None else [escalation_words(level.escalation)]),
+        *([] if level.budgets is None else [time_words(level.budgets)]),
+    ]
+    return "; ".join(said) or "the release as it stands"
+
+
+def time_words(budgets: Budgets) -> str:
+    """Say how the time of a request is split."""
+    parts = f"small {budgets.small_ms:g}, large {budgets.large_ms:g}, kept {budgets.reserve_ms:g}"
+    return f"{budgets.total_ms:g} ms in all, {parts}"
 
 
 def calibration_lines(artefact: CalibrationArtefact) -> list[str]:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cascade import __version__
+from cascade.policy.levels import level_names
 from cascade.server.app import json_errors
 from cascade.server.http import JSON
 from cascade.server.service import Service
@@ -26,6 +27,7 @@ def admin_app(service: Service) -> Starlette:
     """Return the application of the admin listener."""
 
     async def metrics(http: Request) -> Response:
+        service.metrics.level.set(service.pipeline.level.index)
         for name, stage in service.pipeline.stages.items():
             service.metrics.unusable.labels(name).set(stage.unusable is not None)
             if stage.congestion is not None:
@@ -52,6 +54,8 @@ def status(service: Service) -> dict[str, Any]:
         "release": service.pipeline.release.release,
         "digest": service.digest,
         "policy_digest": service.policy_digest,
+        "level": service.pipeline.level.name,
+        "levels": list(level_names(service.pipeline.normal)),
         "calibration": {
             "digest": service.calibration.digest,
             "state": service.calibration.state,

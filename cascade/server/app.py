@@ -26,7 +26,7 @@ __all__ = ["json_errors", "public_app"]
 
 def public_app(service: Service) -> Starlette:
     """Return the application of the public listener."""
-    release = service.pipeline.release
+    release = service.pipeline.normal  # what clients are told of the model does not change with load
     started = int(time.time())
     fixed = {
         "/info": orjson.dumps(info(release)),

@@ -11,7 +11,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from cascade.errors import NotAnswered, RequestError, RequestFault
-from cascade.types import Ranking
+from cascade.types import Decision, Ranking
 
 __all__ = [
     "JSON",
@@ -129,6 +129,7 @@ def error_headers(error: RequestError) -> dict[str, str]:
     if isinstance(error, NotAnswered):
         headers["x-cascade-decision-id"] = error.decision.id
         headers["x-cascade-degraded"] = ",".join(error.decision.degraded)
+        headers |= _level_header(error.decision)
     return headers
 
 
@@ -140,6 +141,7 @@ def answer_headers(ranking: Ranking, ignored: Sequence[str] = ()) -> dict[str, s
         "x-cascade-release": decision.release,
         "x-cascade-stage": decision.stage,
     }
+    headers |= _level_header(decision)
     if decision.degraded:
         headers["x-cascade-degraded"] = ",".join(decision.degraded)
     if decision.excluded:
@@ -149,3 +151,8 @@ def answer_headers(ranking: Ranking, ignored: Sequence[str] = ()) -> dict[str, s
     if ignored:
         headers["x-cascade-ignored"] = ", ".join(ignored)
     return headers
+
+
+def _level_header(decision: Decision) -> dict[str, str]:
+    """Name the level where it is above normal."""
+    return {"x-cascade-level": decision.level.name} if decision.level.is_above_normal else {}

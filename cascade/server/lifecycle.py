@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from cascade.calibration.calibrated import Calibration
 from cascade.errors import ConfigError
 from cascade.pipeline import Pipeline
+from cascade.policy.levels import level_named
 from cascade.rollout.bundle import Bundle, load_bundle
 from cascade.rollout.load import LoadedRelease, default_release_path, load_release
 from cascade.server.admin import admin_app
@@ -66,6 +67,7 @@ async def _built_service(settings: Settings, environment: Mapping[str, str] = os
     """Load the release and build its stages without starting them."""
     bundle = read_bundle(settings, environment)
     loaded = bundle.loaded
+    level_named(loaded.release, settings.level)  # before anything is built that would have to be given back
     hash_query = query_hash(settings.query_hash_key_file)
     metrics = Metrics()
     metrics.activate(loaded.release.release, loaded.digest)
@@ -78,6 +80,7 @@ async def _built_service(settings: Settings, environment: Mapping[str, str] = os
         return Pipeline(
             loaded.release,
             stages,
+            level=settings.level,
             calibration=calibration,
             clock=time.monotonic,
             new_id=lambda: uuid.uuid4().hex,
@@ -239,9 +242,12 @@ def _announce(service: Service, public: socket.socket, admin: socket.socket) -> 
         "serving",
         release=service.pipeline.release.release,
         digest=service.digest,
+        load_level=service.pipeline.level.name,
         public=_address(public),
         admin=_address(admin),
     )
+    if service.pipeline.level.is_above_normal:
+        note("warning", "load level above normal", load_level=service.pipeline.level.name)
     if service.pipeline.release.mode == "observe" and not service.records:
         note("warning", "mode observe keeps nothing: record_file is not set")
     for name, stage in service.pipeline.stages.items():

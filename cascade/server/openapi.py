@@ -64,6 +64,7 @@ _HEADERS: Final = {
     "x-cascade-release": "The release that decided",
     "x-cascade-stage": "What placed the first result: large, small or retrieval",
     "x-cascade-degraded": "Why the answer is not what the release planned; absent when it is",
+    "x-cascade-level": "The load level that decided; absent at the first, which is the release as it stands",
     "x-cascade-excluded": "How many documents were left out of a stage; absent for none",
     "x-cascade-score": "rank where scores only tell the rank",
     "x-cascade-ignored": "Fields of the request that do nothing here; absent for none",
@@ -72,6 +73,7 @@ _REFUSED_HEADERS: Final = {
     "retry-after": "Seconds until it is worth asking again",
     "x-cascade-decision-id": "The decision's id, in the log too; absent while the stages start",
     "x-cascade-degraded": "Why the order would have been degraded; absent while the stages start",
+    "x-cascade-level": "The load level that decided; absent at the first and while the stages start",
 }
 _PARAMETERS: Final = {
     "x-request-timeout-ms": ("Milliseconds until the answer must leave", {"type": "integer", "minimum": 0}),

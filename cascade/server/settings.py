@@ -31,6 +31,9 @@ class Settings(BaseModel):
     admin_host: str = Field(default="127.0.0.1", min_length=1, description="Address of the admin listener")
     admin_port: int = Field(default=8788, ge=0, le=65535, description="Port of the admin listener; 0 picks one")
     release: Path | None = Field(default=None, description="Release in YAML, or a bundle: folder or .tar")
+    level: str | None = Field(
+        default=None, description="Load level of the release that every request is decided by; unset: the first"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged")
     log_file: Path | None = Field(default=None, description="File that log lines are appended to; unset: stderr")
     max_body_bytes: int = Field(default=8_000_000, ge=1024, description="Largest request body")

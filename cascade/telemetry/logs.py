@@ -130,6 +130,7 @@ def decision_record(decision: Decision) -> dict[str, Any]:
         "decision_id": decision.id,
         "dialect": decision.dialect,
         "release": decision.release,
+        "load_level": decision.level.name,
         "tenant": decision.tenant,
         "query_hash": decision.query_hash,
         "candidates": decision.candidates,

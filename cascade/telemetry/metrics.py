@@ -108,6 +108,11 @@ class Metrics:
             "1 where the release names a calibration and the safe mode decides in its place",
             registry=registry,
         )
+        self.level = Gauge(
+            "cascade_level",
+            "Load level that decides, by its place in the release; 0 is the release as it stands",
+            registry=registry,
+        )
         self.release = Gauge(
             "cascade_release_info", "The active release", ["release", "digest", "version"], registry=registry
         )

@@ -71,7 +71,15 @@ def test_options_choose_queries_scorers_and_names(command: Command, both: str, t
     assert (done.status, set(table.scores)) == (0, {"bm25", "big"})
     assert len(table.query_ids) == 2
     assert set(table.query_ids) <= {"q01", "q02", "q03"}
-    assert set(table.attributes) == {"source", "tokens", "ms_big", "q_tokens", "q_class", "q_identifiers"}
+    assert set(table.attributes) == {
+        "source",
+        "tokens",
+        "ms_big",
+        "q_tokens",
+        "q_class",
+        "q_identifiers",
+        "q_text_sha256",
+    }
 
 
 def test_ctrl_c_keeps_what_is_done_and_the_next_run_goes_on(

@@ -31,6 +31,14 @@ def test_validate_names_release_and_digest(command: Command, release: WriteRelea
     assert done.err == ""
 
 
+def test_validate_names_a_level_that_the_release_does_not_have(command: Command) -> None:
+    """The levels that there are stand beside it."""
+    done = command("config", "validate", variables={"CASCADE__LEVEL": "degraded-9"})
+    assert done.status == 2
+    assert "no level of that name; it has normal, degraded-1, degraded-2, degraded-3" in done.err
+    assert command("config", "validate", variables={"CASCADE__LEVEL": "degraded-3"}).status == 0
+
+
 def test_validate_takes_the_packaged_release(command: Command) -> None:
     """Without a file the default is checked."""
     done = command("config", "validate")

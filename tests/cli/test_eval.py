@@ -154,7 +154,8 @@ def test_a_calibration_knows_its_price(command: Command, table: Path, calibratio
 
 def _release(folder: Path, **changes: Any) -> str:
     data = release_data(**changes)
-    data["stages"]["large"]["url"] = "${NOT_SET_ANYWHERE}"
+    if "large" in data["stages"]:
+        data["stages"]["large"]["url"] = "${NOT_SET_ANYWHERE}"
     path = folder / "release.yaml"
     path.write_text(yaml.safe_dump(data), encoding="utf-8")
     return str(path)
@@ -196,3 +197,30 @@ def test_a_calibration_that_is_not_there_is_told(command: Command, table: Path) 
     """One line, with the path that was given."""
     done = _eval(command, table, "--calibration", "absent.json")
     assert (done.status, done.err) == (2, "cascade: calibration absent.json: cannot be read: FileNotFoundError\n")
+
+
+def test_load_levels_time_and_money_are_told(command: Command, table: Path) -> None:
+    """Each level of the release is replayed, its time by the milliseconds given, and what it costs on each device."""
+    levels = [{"name": "normal"}, {"name": "less", "escalation": "none"}, {"name": "least", "stages": "none"}]
+    release = _release(table.parent, levels=levels, escalation={"kind": "static", "top_m": 10}, depth=20)
+    done = _eval(command, table, "--release", release, "--ms-per-pair", "small=1,large=10", "--ms-per-call", "5",
+                 "--price-per-hour", "small=0.1,large=1", "--device", "gpu:ms=1,price=2")  # fmt: skip
+    assert (done.status, done.err) == (0, "")
+    told = _written(table)
+    assert [(each["name"], each["large_pairs"]) for each in told["levels"]] == [
+        ("normal", 10.0),
+        ("less", 0.0),
+        ("least", 0.0),
+    ]
+    assert [each["p95"] for each in told["latency"]["levels"]] == [130.0, 25.0, 0.0]
+    assert (told["latency"]["always_large"]["p95"], told["latency"]["deadline_ms"]) == (205.0, 100.0)
+    assert {(row["name"], row["device"]) for row in told["cost"]["rows"]} >= {("normal", None), ("least", "gpu")}
+    for said in ("Load levels", "  normal: ndcg ", "p95 130 ms", "40 queries cannot certify 1%", "Regret of policy"):
+        assert said in done.out
+
+
+def test_a_release_that_asks_no_stage_is_refused(command: Command, table: Path) -> None:
+    """There is nothing to replay."""
+    done = _eval(command, table, "--release", _release(table.parent, stages={}, escalation="none"))
+    assert (done.status, done.out) == (2, "")
+    assert "it asks no stage, so there is nothing to replay" in done.err

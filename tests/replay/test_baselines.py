@@ -11,6 +11,7 @@ from cascade.metrics import Gain, ndcg
 from cascade.policy.merge import merge
 from cascade.replay import baselines
 from cascade.replay.baselines import fused_ranks, small_ranks, within_depth
+from cascade.replay.coded import decoded
 from cascade.replay.queries import ReplayedQuery, replayed
 from cascade.replay.sweep import Metric
 from tests.replay.made import ROLES, made_queries, made_query, made_table
@@ -124,7 +125,7 @@ def test_a_sweep_on_some_queries_keeps_their_columns() -> None:
     sweep = baselines.static(_QUERIES, 5, Metric.MRR, small_ranks(_QUERIES))
     part = sweep.take(np.array([3, 1]))
     assert part.quality.tolist() == sweep.metrics[Metric.MRR][:, [3, 1]].tolist()
-    assert part.pairs.shape == part.judged.shape == part.engaged.shape == (21, 2)
+    assert part.pairs.shape == decoded(part.judged).shape == part.engaged.shape == (21, 2)
     assert part.tokens is not None
     assert part.tokens.shape == (21, 2)
     assert (

@@ -56,7 +56,7 @@ def test_every_baseline_is_reported_with_intervals() -> None:
         for name in ("ndcg", "mrr", "recall", "hit", "large_pairs", "large_tokens", "large_share", "regret"):
             low, high = policy["intervals"][name]
             assert low - 1e-9 <= policy[name] <= high + 1e-9
-    assert (told["report"], told["version"], told["queries"], told["large_helps"]) == ("cascade eval", 1, 40, "shown")
+    assert (told["report"], told["version"], told["queries"], told["large_helps"]) == ("cascade eval", 2, 40, "shown")
 
 
 def test_random_is_the_straight_line() -> None:
@@ -211,7 +211,10 @@ def test_queries_left_out_and_without_relevant_documents_are_counted() -> None:
     told = _report(replace(table, scores={**table.scores, "small": small}, rel=rel))
     assert (told["queries"], told["conditions"]["queries_left_out"]) == (39, 1)
     assert told["conditions"]["queries_without_relevant"] == 1
-    assert told["notes"] == ["1 queries that a reranker scored no candidate of are left out"]
+    assert told["notes"] == [
+        "1 queries that a reranker scored no candidate of are left out",
+        "1 queries have no relevant document and stay in every mean with 0",
+    ]
 
 
 def test_queries_are_chosen_by_attributes() -> None:
@@ -381,4 +384,4 @@ def test_a_split_into_partitions_gives_the_same_report() -> None:
         assert (sweep.quality == split.sweeps[name].quality).all()
         assert (sweep.pairs == split.sweeps[name].pairs).all()
     for name, column in whole.columns.items():
-        assert (column == split.columns[name]).all()
+        np.testing.assert_array_equal(column, split.columns[name])

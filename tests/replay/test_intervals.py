@@ -17,6 +17,27 @@ def test_the_first_resample_is_the_sample() -> None:
     assert drawn.means(np.arange(14.0).reshape(2, 7)).shape == (51, 2)
 
 
+@pytest.mark.parametrize(("queries", "resamples"), [(1, 20), (7, 50), (3000, 2500)])
+def test_resamples_are_those_of_one_drawing_and_means_the_plain_product(queries: int, resamples: int) -> None:
+    """Drawn and weighed in blocks, they are what the whole matrix of counts gives, to 1e-12."""
+    drawn = np.random.default_rng(4).multinomial(queries, np.full(queries, 1.0 / queries), size=resamples)
+    plain = np.concatenate([np.ones((1, queries)), drawn])
+    found = resampled(queries, resamples, seed=4)
+    assert (found.counts == plain).all()
+    values = np.random.default_rng(5).random((3, queries))
+    assert found.means(values) == pytest.approx(plain @ values.T / queries, rel=1e-12)
+    assert found.means(values[0]) == pytest.approx(plain @ values[0] / queries, rel=1e-12)
+    assert found.means(values[0] > 0.5)[0] == pytest.approx((values[0] > 0.5).mean(), rel=1e-12)
+
+
+def test_the_last_drawings_are_kept_and_nobody_can_change_them() -> None:
+    """Asked for again, the same object comes back; its counts are read-only."""
+    drawn = resampled(11, 30, seed=9)
+    assert resampled(11, 30, seed=9) is drawn
+    with pytest.raises(ValueError, match="read-only"):
+        drawn.counts[0, 0] = 2
+
+
 def test_a_seed_gives_the_same_resamples() -> None:
     """The same seed repeats them, another does not."""
     assert (resampled(20, 10, seed=1).counts == resampled(20, 10, seed=1).counts).all()

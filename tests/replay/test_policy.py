@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -203,19 +203,6 @@ class _Counting(Calibration):
         return super().estimate(small, channels)
 
 
-def test_progress_is_told_query_by_query() -> None:
-    """Whoever shows progress sees each query go by."""
-    seen: list[int] = []
-
-    def progress(queries: Sequence[ReplayedQuery]) -> Iterator[ReplayedQuery]:
-        for number, query in enumerate(queries):
-            seen.append(number)
-            yield query
-
-    play(_QUERIES[:3], _policy("none", 20), 5, Metric.NDCG, progress)
-    assert seen == [0, 1, 2]
-
-
 def _with_columns(**columns: Sequence[object]) -> tuple[ReplayedQuery, ...]:
     """Return two queries of a table with further columns of a value a query."""
     table = made_table(2)
@@ -264,3 +251,12 @@ def test_a_fixed_depth_reads_no_signals() -> None:
     """Nothing is asked of the table."""
     policy = Policy(_escalation("none"), FixedDepth(depth=5), _LIMITS)
     assert play(_QUERIES, policy, 5, Metric.NDCG).never_told == []
+
+
+def test_a_class_that_there_is_not_is_refused_where_a_rule_reads_it() -> None:
+    """A table may have classes of its own as long as no rule reads them."""
+    named = [replace(query, features={"q_class": "praise"}) for query in _QUERIES[:2]]
+    reading = {"kind": "greedy", "default": 18, "classes": {"identifier": 9}}
+    with pytest.raises(ConfigError, match=r"^column q_class: query q1-000 has none of .*identifier"):
+        play(named, _policy("none", reading), 5, Metric.NDCG)
+    assert play(named, _policy("none", 18), 5, Metric.NDCG).steps[0].depth == 18

@@ -104,23 +104,27 @@ def test_ids_may_be_numbers_or_categories(tmp_path: Path) -> None:
     ("columns", "message"),
     [
         ({"query_id": None}, "no column query_id; there are bm25, doc_id, small, source"),
-        ({"query_id": ["q", "q", "q", None]}, "column query_id: 1 rows have none"),
+        ({"query_id": ["q", "q", "q", None]}, "column query_id: row 4: there is no id"),
         ({"doc_id": [1.5, 2.5, 3.5, 4.5]}, "column doc_id: ids are text, not double"),
-        ({"doc_id": ["a", "a", "a", "b"]}, "query q2 has document a twice"),
+        ({"doc_id": ["a", "a", "a", "b"]}, "columns query_id, doc_id: rows 1 and 3: query q2 has document a twice"),
         ({"bm25": None, "small": None}, "no column holds scores; there are doc_id, query_id, source"),
         ({"bm25": ["x"] * 4, "small": None}, "no column holds scores; there are bm25, doc_id, query_id, source"),
-        ({"bm25": [1.0, float("inf"), -float("inf"), 2.0]}, "column bm25: 2 rows hold an infinite value"),
-        ({"x_rank": [0, 1, 1, 2]}, "column x_rank: ranks begin at 1"),
-        ({"rank_first": [1, 2, None, 1]}, "column rank_first: 1 rows have none"),
-        ({"rank_first": [1, 1, 1, 2]}, "column rank_first: two candidates of a query have the same rank"),
-        ({"rank_first": [0, 1, 1, 2]}, "column rank_first: whole numbers of at least 1 are wanted"),
+        (
+            {"bm25": [1.0, float("inf"), -float("inf"), 2.0]},
+            "column bm25: row 2, and 1 more rows: the value is infinite",
+        ),
+        ({"x_rank": [0, 1, 1, 2]}, "column x_rank: row 1: ranks begin at 1"),
+        ({"rank_first": [1, 2, None, 1]}, "column rank_first: row 3: there is no number"),
+        ({"rank_first": [1, 1, 1, 2]}, "column rank_first: query q2 has two candidates of rank 1"),
+        ({"rank_first": [0, 1, 1, 2]}, "column rank_first: row 1: whole numbers of at least 1 are wanted"),
         ({"rank_first": ["1", "2", "1", "2"]}, "column rank_first: whole numbers are wanted, not string"),
-        ({"rel": [0.5, 0, 0, 0]}, "column rel: whole numbers of at least -1 are wanted"),
-        ({"rel": [-2, 0, 0, 0]}, "column rel: whole numbers of at least -1 are wanted"),
+        ({"rel": [0, 0, 0.5, 0]}, "column rel: row 3: whole numbers of at least -1 are wanted"),
+        ({"rel": [0, -2, 0, 0]}, "column rel: row 2: whole numbers of at least -1 are wanted"),
         ({"q_grades": [1, 2, 3, 4]}, "column q_grades: lists of whole numbers are wanted, not int64"),
         ({"q_grades": [["x"]] * 4}, "column q_grades: lists of whole numbers are wanted, not list<element: string>"),
-        ({"q_grades": [[1], [0], [1], [0]]}, "column q_grades: a grade is not above 0"),
+        ({"q_grades": [[1], [0], [1], [0]]}, "column q_grades: row 2, and 1 more rows: a grade is not above 0"),
         ({"q_grades": [[1], [1], [2], [1]]}, "column q_grades: query q2 has several values"),
+        ({"tokens": ["x"] * 4}, "column tokens: numbers are wanted, not string"),
         ({name: [] for name in _ROWS}, "no rows"),
     ],
 )
@@ -162,6 +166,14 @@ def test_a_file_that_is_not_there_or_a_folder_is_refused(tmp_path: Path) -> None
     """Each has its own sentence."""
     assert _told(tmp_path / "no.parquet") == "there is no such file"
     assert _told(tmp_path).startswith("cannot be read as Parquet: ")
+
+
+def test_a_collection_that_is_not_done_is_told(tmp_path: Path) -> None:
+    """Its journal is there and its table is not: what to do is said."""
+    (tmp_path / "t.parquet.journal").touch()
+    told = r"t\.parquet: it is not collected to its end; run the same cascade collect again to go on$"
+    with pytest.raises(ConfigError, match=told):
+        read_table(tmp_path / "t.parquet")
 
 
 def test_missing_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

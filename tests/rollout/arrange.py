@@ -10,24 +10,27 @@ import orjson
 import yaml
 
 from cascade.calibration.artefact import CalibrationArtefact, artefact_bytes, artefact_digest
-from cascade.policy.release import TeiStage
+from cascade.calibration.certificate import certificate_bytes
+from cascade.policy.release import TeiStage, policy_digest
 from cascade.stages.fingerprint import fingerprint_of
 from cascade.stages.serializers import serializer
 from cascade.testing.calibration import scripted_artefact
+from tests.calibration.made_certificate import made_certificate
 
 __all__ = [
-    "EVIDENCE",
+    "REPORT",
     "Written",
     "artefact_for",
     "calibrated_data",
+    "certificate_for",
     "digest_for",
     "identity_of",
     "stage_data",
     "write_release",
 ]
 
-EVIDENCE: Final = {"certificate": orjson.dumps({"epsilon": 0.01}), "report": orjson.dumps({"queries": 100})}
-"""Files that stand for evidence; nothing here reads what they say."""
+REPORT: Final = orjson.dumps({"queries": 100})
+"""A file that stands for a report; nothing here reads what it says."""
 
 
 def stage_data(name: str, **fields: Any) -> dict[str, Any]:
@@ -55,16 +58,21 @@ def digest_for(**changes: Any) -> str:
 
 def calibrated_data(calibration: str, **changes: Any) -> dict[str, Any]:
     """Return a release that finds nothing to be said of, with the top-level keys of ``changes`` put in."""
-    evidence = {kind: artefact_digest(data) for kind, data in EVIDENCE.items()}
     data: dict[str, Any] = {
         "release": "r1",
         "stages": {"small": stage_data("small"), "large": stage_data("large")},
         "depth": 50,
         "escalation": {"kind": "calibrated", "calibration": calibration, "price_per_pair": 0.002},
         "budgets": {"total_ms": 100, "small_ms": 40, "large_ms": 60, "reserve_ms": 10},
-        "evidence": evidence,
     }
-    return data | changes
+    evidence = {"certificate": artefact_digest(certificate_for(data | changes)), "report": artefact_digest(REPORT)}
+    return data | {"evidence": evidence} | changes
+
+
+def certificate_for(data: dict[str, Any], **fields: Any) -> bytes:
+    """Return a certificate of a release of this data, scored by the stages that `artefact_for` was fitted on."""
+    known: dict[str, Any] = {name: identity_of(**stage_data(name)) for name in ("small", "large")}
+    return certificate_bytes(made_certificate(**{"policy_digest": policy_digest(data)} | known | fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +93,9 @@ def write_release(folder: Path, artefact: CalibrationArtefact | None = None, **c
         place.mkdir(parents=True, exist_ok=True)
     calibration = places["calibration"] / "fitted.json"
     calibration.write_bytes(data)
-    for kind, content in EVIDENCE.items():
-        (places["calibration"] / f"{kind}.json").write_bytes(content)
+    release = calibrated_data(digest, **changes)
+    (places["calibration"] / "certificate.json").write_bytes(certificate_for(release))
+    (places["calibration"] / "report.json").write_bytes(REPORT)
     path = places["policies"] / "release.yaml"
-    path.write_text(yaml.safe_dump(calibrated_data(digest, **changes), sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(release, sort_keys=False), encoding="utf-8")
     return Written(path, digest, calibration)

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from cascade.calibration.artefact import artefact_bytes, artefact_digest
 from cascade.errors import ConfigError
-from cascade.rollout.bundle import build_bundle, contents_of, load_bundle
+from cascade.rollout.bundle import build_bundle, contents_of, evidence_of, load_bundle
 from cascade.rollout.load import load_release
 from cascade.rollout.source import open_source
 from cascade.rollout.verify import verify
 from cascade.testing.calibration import scripted_artefact
 
-from .arrange import EVIDENCE, artefact_for, write_release
+from .arrange import artefact_for, write_release
 
 
 def test_a_release_is_loaded_with_its_calibration(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_bundle_has_the_release_and_what_it_names(tmp_path: Path, name: str) -
     loaded = build_bundle(written.path, tmp_path / name, {})
     contents = contents_of(open_source(tmp_path / name), loaded)
     assert contents.pop("release.yaml") == written.path.read_bytes()
-    digests = {written.digest, *map(artefact_digest, EVIDENCE.values())}
+    digests = {written.digest, *evidence_of(loaded).values()}
     assert set(contents) == {f"artifacts/{digest.removeprefix('sha256:')}.json" for digest in digests}
     if not name.endswith(".tar"):
         files = {path.relative_to(tmp_path / name).as_posix() for path in (tmp_path / name).rglob("*.*")}

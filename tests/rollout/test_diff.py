@@ -119,7 +119,7 @@ def test_a_release_is_shown_in_words_without_its_addresses(tmp_path: Path) -> No
     bundle = _bundle(tmp_path)
     lines = description(bundle)
     assert [line.partition("  ")[0] for line in lines if line[0] != " "] == [
-        "release", "digest", "policy digest", "mode", "small stage", "large stage", "depth", "escalation", "time",
+        "release", "digest", "policy digest", "mode", "small stage", "large stage", "depth", "escalation", "time", "levels",
         "calibration", "certificate", "report",
     ]  # fmt: skip
     assert lines[1].endswith(bundle.loaded.digest)
@@ -127,6 +127,63 @@ def test_a_release_is_shown_in_words_without_its_addresses(tmp_path: Path) -> No
     assert "               requests must carry the channels: bm25" in lines
     assert "time           100 ms in all, small 40, large 60, kept 10; where it is not enough: original-order" in lines
     assert "stage.example" not in "".join(lines)
+
+
+_TEN, _NOTHING = "the first 10 candidates", "nothing goes to the large stage"
+_TIMES = "100 ms in all, small 40, large 60, kept 10"
+_LEVELS: list[dict[str, Any]] = [
+    {"name": "normal"},
+    {"name": "degraded-1", "escalation": "none"},
+    {"name": "degraded-2", "depth": 20, "escalation": "none"},
+    {"name": "degraded-3", "stages": "none"},
+]
+
+
+def test_load_levels_are_shown_in_words(tmp_path: Path) -> None:
+    """A line each, and one that says so where there are none."""
+    lines = description(_bundle(tmp_path / "levels", levels=_LEVELS))
+    at = lines.index("levels         normal: the release as it stands")
+    assert lines[at + 1 : at + 4] == [
+        "               degraded-1: nothing goes to the large stage",
+        "               degraded-2: the first 20 candidates; nothing goes to the large stage",
+        "               degraded-3: no stage is asked: first-stage order",
+    ]
+    assert "levels         none beside the release as it stands" in description(_bundle(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (
+            _LEVELS[:2],
+            [_LEVELS[0], _LEVELS[3]],
+            [
+                "level degraded-1: nothing goes to the large stage -> not there",
+                "level degraded-3: not there -> no stage is asked: first-stage order",
+            ],
+        ),
+        (
+            _LEVELS[:2],
+            [_LEVELS[0], {**_LEVELS[1], "depth": 10, "budgets": _BUDGETS}],
+            [f"level degraded-1: nothing goes to the large stage -> {_TEN}; {_NOTHING}; {_TIMES}"],
+        ),
+        (
+            _LEVELS[:3],
+            [_LEVELS[0], _LEVELS[2], _LEVELS[1]],
+            ["levels, cheapest last: normal, degraded-1, degraded-2 -> normal, degraded-2, degraded-1"],
+        ),
+        (
+            [_LEVELS[0], {"name": "x", "depth": {"kind": "skip"}}],
+            [_LEVELS[0], {"name": "x", "depth": {"kind": "skip", "duplicate_head": 0.9}}],
+            ["level x.depth.duplicate_head: 0.8 -> 0.9"],
+        ),
+    ],
+)
+def test_each_change_of_a_load_level_is_a_line(
+    tmp_path: Path, before: list[dict[str, Any]], after: list[dict[str, Any]], told: list[str]
+) -> None:
+    """Levels that came, went, changed or changed places."""
+    assert _told(tmp_path, {"levels": before}, {"levels": after}) == told
 
 
 def test_a_release_is_shown_without_a_calibration_and_without_evidence(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from cascade.errors import ConfigError
 from cascade.policy.depth import AnyDepth
 from cascade.policy.depth_rules import FixedDepth, GainDepth, GreedyDepth, HistoryNumbers
 from cascade.policy.escalation_rules import CalibratedEscalation, NoEscalation
+from cascade.policy.levels import at_level
 from cascade.rollout.fitted import fitted_release, write_release
 from cascade.rollout.load import load_release
 from cascade.testing.calibration import scripted_artefact
@@ -206,3 +207,33 @@ def test_without_a_fitted_depth_the_release_keeps_its_own(tmp_path: Path) -> Non
     history = {"classes": {"other": 0.9}}
     written = fitted_release(_base(tmp_path, depth=40, history=history), _SHOWN, _DIGEST, 0.8)
     assert (written["depth"], written["history"]) == (40, history)
+
+
+_LEVELS = [
+    {"name": "normal"},
+    {"name": "dearer", "escalation": {"kind": "calibrated", "calibration": _DIGEST, "price_per_pair": 0.02}},
+    {"name": "shallow", "depth": 20, "escalation": "none"},
+    {"name": "nothing", "stages": "none"},
+]
+
+
+def test_load_levels_read_the_calibration_that_was_fitted(tmp_path: Path) -> None:
+    """A level that reads a calibration reads the new one; the others stay as they are."""
+    other = "sha256:" + "b" * 64
+    escalation = {"kind": "calibrated", "calibration": _DIGEST, "price_per_pair": 0.01}
+    base, out = _base(tmp_path, levels=_LEVELS, escalation=escalation), tmp_path / "mine.yaml"
+    write_release(out, fitted_release(base, _SHOWN, other, 0.8))
+    release = load_release(out, {"NOT_SET_ANYWHERE": "http://stage.example"}).release
+    assert [level.name for level in release.levels] == ["normal", "dearer", "shallow", "nothing"]
+    assert at_level(release, "dearer").calibration == release.calibration == other
+    assert at_level(release, "shallow").escalation == NoEscalation()
+
+
+def test_without_escalation_no_load_level_escalates_either(tmp_path: Path) -> None:
+    """One that then does what the release does is left out."""
+    escalation = {"kind": "calibrated", "calibration": _DIGEST, "price_per_pair": 0.01}
+    base, out = _base(tmp_path, levels=_LEVELS, escalation=escalation), tmp_path / "mine.yaml"
+    write_release(out, fitted_release(base, scripted_artefact(benefit="none-found"), _DIGEST, 0.8))
+    release = load_release(out, {"NOT_SET_ANYWHERE": "http://stage.example"}).release
+    assert [level.name for level in release.levels] == ["normal", "shallow", "nothing"]
+    assert all(at_level(release, level.name).stages.large is None for level in release.levels)

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from cascade.calibration.artefact import CalibrationArtefact, artefact_digest
+from cascade.calibration.certificate import Certificate, certificate_bytes
 from cascade.errors import ConfigError
+from cascade.policy.release import policy_digest
 from cascade.rollout.bundle import build_bundle
 from cascade.rollout.verify import Severity, Verification, verify
+from tests.calibration.made_certificate import made_certificate
 
-from .arrange import artefact_for, stage_data, write_release
+from .arrange import artefact_for, calibrated_data, digest_for, identity_of, stage_data, write_release
 
 
 def _verified(folder: Path, artefact: CalibrationArtefact | None = None, **changes: Any) -> Verification:
@@ -90,7 +93,8 @@ def test_stages_that_are_not_what_was_fitted_on_are_an_error(tmp_path: Path) -> 
     """Estimates of another model's scores do not hold."""
     stages = {"small": stage_data("small", dtype="float16"), "large": stage_data("large")}
     assert _told(_verified(tmp_path, stages=stages)) == [
-        (Severity.ERROR, "calibration, small stage: dtype: declared float16, fitted on float32")
+        (Severity.ERROR, "calibration, small stage: dtype: declared float16, fitted on float32"),
+        (Severity.ERROR, "evidence, certificate, small stage: dtype: declared float16, fitted on float32"),
     ]
 
 
@@ -107,9 +111,9 @@ def test_what_cannot_be_compared_is_a_warning(tmp_path: Path) -> None:
 def test_a_serializer_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     """The stage could not start."""
     stages = {"small": stage_data("small", serializer="unheard@1"), "large": stage_data("large")}
-    ((severity, what),) = _told(_verified(tmp_path, stages=stages))
-    assert severity is Severity.ERROR
-    assert "unheard@1" in what
+    told = _told(_verified(tmp_path, stages=stages))
+    assert [severity for severity, _ in told] == [Severity.ERROR, Severity.ERROR]
+    assert all("unheard@1" in what for _, what in told)
 
 
 def test_a_variable_that_is_not_set_is_a_warning_and_its_value_not_compared(tmp_path: Path) -> None:
@@ -149,6 +153,55 @@ def test_evidence_that_is_named_and_not_there_or_no_json_is_an_error(tmp_path: P
     assert missing[0] is unreadable[0] is Severity.ERROR
     assert missing[1].startswith("evidence, certificate: artefact sha256:000")
     assert unreadable[1] == f"evidence, report: {digest} is not JSON"
+
+
+def _certified(folder: Path, certificate: Certificate | bytes) -> list[tuple[Severity, str]]:
+    """Return what is found of a release that names this certificate."""
+    data = certificate if isinstance(certificate, bytes) else certificate_bytes(certificate)
+    release = calibrated_data(digest_for())
+    evidence = {**release["evidence"], "certificate": artefact_digest(data)}
+    written = write_release(folder, evidence=evidence)
+    (folder / "calibration" / "certificate.json").write_bytes(data)
+    return _told(verify(written.path, {}))
+
+
+def _of_this_policy(**fields: Any) -> Certificate:
+    known: dict[str, Any] = {name: identity_of(**stage_data(name)) for name in ("small", "large")}
+    return made_certificate(**{"policy_digest": policy_digest(calibrated_data(digest_for()))} | known | fields)
+
+
+def test_a_certificate_of_this_policy_is_evidence(tmp_path: Path) -> None:
+    """Whatever the release is called."""
+    assert _certified(tmp_path, _of_this_policy()) == []
+
+
+def test_a_certificate_of_another_policy_is_an_error(tmp_path: Path) -> None:
+    """One of another release, and one of a threshold alone."""
+    other = f"sha256:{'9' * 64}"
+    ((severity, what),) = _certified(tmp_path / "a", _of_this_policy(policy_digest=other))
+    assert severity is Severity.ERROR
+    assert what.startswith(f"evidence, certificate: it certifies the policy {other}, and this one is sha256:")
+    assert _certified(tmp_path / "b", _of_this_policy(policy_digest=None)) == [
+        (Severity.ERROR, "evidence, certificate: it certifies a threshold and no release")
+    ]
+
+
+def test_a_certificate_of_other_stages_is_an_error_and_of_unknown_ones_a_warning(tmp_path: Path) -> None:
+    """By fingerprint, as for a calibration."""
+    changed = identity_of(**stage_data("large", engine="tei/1.8"))
+    ((severity, what),) = _certified(tmp_path / "a", _of_this_policy(large=changed))
+    assert severity is Severity.ERROR
+    assert what == "evidence, certificate, large stage: engine: declared tei/1.9, fitted on tei/1.8"
+    ((severity, what),) = _certified(tmp_path / "b", _of_this_policy(large=None))
+    assert severity is Severity.WARNING
+    assert what.endswith("of which only the name is known")
+
+
+def test_what_is_no_certificate_is_an_error(tmp_path: Path) -> None:
+    """Any JSON is not one: a refusal has no file, so nothing else can stand for evidence."""
+    ((severity, what),) = _certified(tmp_path, b'{"epsilon": 0.01}')
+    assert severity is Severity.ERROR
+    assert what.startswith("evidence, certificate: certificate sha256:")
 
 
 def test_errors_come_before_warnings(tmp_path: Path) -> None:

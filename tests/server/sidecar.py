@@ -25,7 +25,7 @@ from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
 from cascade.types import StageName
 
-__all__ = ["BODIES", "ROUTES", "Sidecar", "dumps", "release_of", "sidecar"]
+__all__ = ["BODIES", "LEVELS", "ROUTES", "Sidecar", "dumps", "release_of", "sidecar"]
 
 ROUTES: Final = {
     "native": ("/v1/cascade/rerank",),
@@ -34,6 +34,15 @@ ROUTES: Final = {
     "vllm-score": ("/v1/score", "/score"),
 }
 """The routes of each dialect."""
+
+
+LEVELS: Final = (
+    {"name": "normal"},
+    {"name": "degraded-1", "escalation": "none"},
+    {"name": "degraded-2", "depth": 2, "escalation": "none"},
+    {"name": "degraded-3", "stages": "none"},
+)
+"""Load levels as a release has them."""
 
 
 def _native(query: str, texts: list[str]) -> dict[str, Any]:
@@ -106,10 +115,11 @@ def sidecar(
     release: Release | None = None,
     stages: Mapping[StageName, Stage] | None = None,
     calibration: Calibration | None = None,
+    level: str | None = None,
     clock: Clock | None = None,
     **settings: Any,
 ) -> Sidecar:
-    """Make a sidecar whose stages score by shared words, on the clock of the running loop unless another is given.
+    """Make a sidecar whose stages score by shared words, at a load level, on the clock of the running loop unless another is given.
 
     ``settings`` are further fields of the service.
     """
@@ -122,6 +132,7 @@ def sidecar(
     pipeline = Pipeline(
         release or release_of(),
         stages if stages is not None else {StageName.SMALL: small, StageName.LARGE: large},
+        level=level,
         calibration=calibration,
         clock=clock,
         new_id=lambda: f"decision-{next(numbers)}",

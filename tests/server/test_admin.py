@@ -41,6 +41,8 @@ async def test_h1_status_tells_the_active_release_and_each_stage() -> None:
         "release": "test-1",
         "digest": "sha256:release",
         "policy_digest": "sha256:policy",
+        "level": "normal",
+        "levels": ["normal"],
         "calibration": {"digest": None, "state": "none", "reasons": [], "uncompared": []},
     }
     assert set(stages) == {"small", "large"}

@@ -23,7 +23,7 @@ from cascade.server.app import public_app
 from cascade.server.lifecycle import open_service, read_release, serve
 from cascade.server.settings import Settings
 from cascade.testing.upstream import FakeTei
-from cascade.types import StageName
+from cascade.types import Level, StageName
 from tests.e2e.processes import listening
 from tests.rollout.arrange import Written, artefact_for, digest_for, identity_of, stage_data, write_release
 
@@ -400,6 +400,26 @@ async def test_open_service_starts_and_closes_stages(tmp_path: Path) -> None:
             exposed = service.metrics.exposition().decode()
             assert f'cascade_release_info{{digest="{service.digest}",release="bare-1"' in exposed
     assert asyncio.all_tasks() == before
+
+
+async def test_a_pinned_level_starts_only_the_stages_that_it_asks(tmp_path: Path) -> None:
+    """The large server is not there, and need not be."""
+    levels = [{"name": "normal"}, {"name": "degraded-1", "escalation": "none"}]
+    with listening(FakeTei()) as url:
+        stage = {"adapter": "tei", "model": "m", "engine": "e"}
+        stages = {"small": {**stage, "url": url}, "large": {**stage, "url": "http://127.0.0.1:9"}}
+        path = _release(tmp_path, stages=stages, depth=5, escalation={"kind": "static", "top_m": 5}, levels=levels)
+        async with open_service(Settings(release=path, level="degraded-1"), {}) as service:
+            assert set(service.pipeline.stages) == {StageName.SMALL}
+            assert service.pipeline.level == Level("degraded-1", 1)
+            assert status(service)["level"] == "degraded-1"
+
+
+async def test_an_unknown_level_is_refused_at_start_with_those_that_there_are(tmp_path: Path) -> None:
+    """Nothing is built for it."""
+    with pytest.raises(ConfigError, match=r"^level: release bare-1 has no level of that name; it has normal$"):
+        async with open_service(Settings(release=_release(tmp_path), level="degraded-1"), {}):
+            pytest.fail("it was served")
 
 
 async def test_open_service_gives_back_what_it_opened_when_a_stage_cannot_start(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from cascade.server.app import public_app
 from cascade.testing.stages import ScriptedStage
 from tests.server.schemas import fits
-from tests.server.sidecar import BODIES, ROUTES, sidecar
+from tests.server.sidecar import BODIES, LEVELS, ROUTES, release_of, sidecar
 
 _COMMITTED: Final = Path(__file__).parents[2] / "docs" / "openapi.json"
 
@@ -60,7 +60,8 @@ async def test_every_header_of_an_answer_is_described() -> None:
     described = set(document["paths"]["/rerank"]["post"]["responses"]["200"]["headers"])
     down = ScriptedStage(lambda q, t: 0.0, fails=RuntimeError("down"))
     sent = await sidecar(large=down).post("/rerank", {**BODIES["tei"]("q", ["", "a"]), "top_n": 1})
-    worse = await sidecar(down, down).post("/rerank", BODIES["tei"]("q", ["a"]))
+    levelled = release_of(levels=LEVELS)
+    worse = await sidecar(release=levelled, level="degraded-3").post("/rerank", BODIES["tei"]("q", ["a"]))
     seen = {name for answer in (sent, worse) for name in answer.headers if name.startswith("x-cascade-")}
     assert seen == described
 
@@ -70,7 +71,8 @@ async def test_every_header_of_a_refusal_is_described() -> None:
     document = (await sidecar().public.get("/openapi.json")).json()
     described = set(document["paths"]["/rerank"]["post"]["responses"]["503"]["headers"])
     headers = {"x-request-timeout-ms": "0", "x-cascade-fail-closed": "1"}
-    refused = await sidecar().post("/rerank", BODIES["tei"]("q", ["a"]), headers)
+    levelled = release_of(levels=LEVELS)
+    refused = await sidecar(release=levelled, level="degraded-3").post("/rerank", BODIES["tei"]("q", ["a"]), headers)
     assert {name for name in refused.headers if name.startswith(("x-", "retry-"))} == described
 
 

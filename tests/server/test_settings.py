@@ -19,6 +19,7 @@ _VALUES: Final[Mapping[str, tuple[Any, Any, Any]]] = {
     "admin_host": ("flag.example", "environment.example", "file.example"),
     "admin_port": (1, 2, 3),
     "release": ("flag.yaml", "environment.yaml", "file.yaml"),
+    "level": ("flag-1", "environment-1", "file-1"),
     "log_level": ("debug", "warning", "error"),
     "log_file": ("flag.log", "environment.log", "file.log"),
     "max_body_bytes": (2001, 2002, 2003),

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cascade.types import Action, Decision, DegradedReason, Dialect, Estimates, Round, StageCost, StageName
+from cascade.types import Action, Decision, DegradedReason, Dialect, Estimates, Level, Round, StageCost, StageName
 
 __all__ = ["COST", "decision", "decisions", "round_of"]
 
@@ -35,6 +35,7 @@ def decision(**changes: Any) -> Decision:
         "id": "id-1",
         "dialect": Dialect.NATIVE,
         "release": "r1",
+        "level": Level(),
         "tenant": None,
         "query_hash": "hash",
         "candidates": 10,

@@ -42,6 +42,7 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_upstream_waiting": {"stage": _STAGES},
     "cascade_upstream_signal_stale": {"stage": _STAGES},
     "cascade_safe_mode": {},
+    "cascade_level": {},
     "cascade_release_info": {"release": {"r1"}, "digest": {"sha256:0"}, "version": {__version__}},
 }
 """Every metric, with every value that each of its labels may have."""

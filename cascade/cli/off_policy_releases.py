@@ -1,0 +1,59 @@
+"""The releases that ``cascade off-policy`` is told of, ready to decide again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cascade.calibration.calibrated import Calibration
+from cascade.cli.eval_policy import load_calibration
+from cascade.errors import ConfigError
+from cascade.replay.logged.deciding import Decider
+from cascade.replay.logged.sources import Arm
+from cascade.rollout.load import LoadedRelease, load_release, offline
+
+__all__ = ["arm_of", "calibrations_of", "decider_of", "told_of"]
+
+
+def calibrations_of(paths: Sequence[Path]) -> dict[str, Calibration]:
+    """Read fitted calibrations, by digest. Raises ConfigError."""
+    return {read.sha256: read for read in map(load_calibration, paths)}
+
+
+def decider_of(path: Path, calibrations: Mapping[str, Calibration]) -> tuple[LoadedRelease, Decider]:
+    """Read a release; no server is called, so variables that it names for addresses need not be set.
+
+    Raises ConfigError where the calibration that it names is not among those given.
+    """
+    loaded = load_release(path, offline(os.environ))
+    named = loaded.release.calibration
+    if named is not None and named not in calibrations:
+        raise ConfigError(f"release {path}: its escalation reads {named}; name that with --calibration")
+    return loaded, Decider.of(loaded.release, None if named is None else calibrations[named])
+
+
+def arm_of(written: str, calibrations: Mapping[str, Calibration]) -> Arm:
+    """Return the release and the share of one --arm. Raises ConfigError."""
+    path, equals, share = written.rpartition("=")
+    try:
+        part = float(share)
+    except ValueError:
+        part = -1.0
+    if not equals or not path or not 0.0 < part <= 1.0:
+        raise ConfigError("--arm: write RELEASE=SHARE, with a share above 0 and at most 1")
+    loaded, decider = decider_of(Path(path), calibrations)
+    return Arm(loaded.release.release, loaded.digest, part, decider)
+
+
+def told_of(loaded: LoadedRelease) -> dict[str, Any]:
+    """Return how a report names a release."""
+    release = loaded.release
+    return {
+        "release": release.release,
+        "release_digest": loaded.digest,
+        "policy_digest": loaded.policy_digest,
+        "mode": release.mode,
+        "calibration": release.calibration,
+    }

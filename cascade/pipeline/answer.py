@@ -1,0 +1,85 @@
+"""The answer that a run comes to: its order, the outward scores, and the decision behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cascade.calibration.calibrated import Calibration
+from cascade.guard.deadline import Clock
+from cascade.pipeline.run import Run
+from cascade.policy.escalation import orders_by_fit
+from cascade.policy.merge import merge, outward_scores, rank_changes, to_unit
+from cascade.policy.release import Release
+from cascade.stages.base import Stage
+from cascade.types import Decision, Level, RankedCandidate, Ranking, StageName
+
+__all__ = ["Answering"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """Answer by one release at one level. ``hash_query`` is what tells equal queries in logs."""
+
+    release: Release
+    level: Level
+    calibration: Calibration | None
+    stages: Mapping[StageName, Stage]
+    clock: Clock
+    hash_query: Callable[[str], str]
+
+    def rank(self, run: Run, started: float, asked_ms: float) -> Ranking:
+        """Return the best order that the run's scores make, and what was decided; ``started`` is on the clock."""
+        request = run.request
+        candidates = request.candidates
+        order, placed_by = merge(len(candidates), run.small, self._block(run))
+        scores = outward_scores(order, placed_by, lambda stage, index: self._unit_score(run, stage, index))
+        top_n = len(order) if request.top_n is None else min(request.top_n, len(order))
+        results = tuple(
+            RankedCandidate(index, candidates[index].id, score, stage)
+            for index, score, stage in zip(order[:top_n], scores, placed_by, strict=False)
+        )
+        elapsed_s = self.clock() - started
+        decision = Decision(
+            id=run.id,
+            dialect=request.dialect,
+            release=self.release.release,
+            level=self.level,
+            tenant=request.tenant,
+            query_hash=self.hash_query(request.query.reveal()),
+            candidates=len(candidates),
+            top_n=top_n,
+            depth=run.depth,
+            depth_reason=run.depth_reason,
+            action=run.action,
+            escalated=tuple(run.escalated),
+            estimates=run.estimates,
+            misfit=run.misfit,
+            query_class=run.signals.query_class,
+            signals=run.signals.values,
+            stage=placed_by[0],
+            degraded=tuple(run.degraded),
+            excluded=len(run.excluded),
+            rounds=tuple(run.rounds),
+            rank_changes_at_5=rank_changes(order, 5),
+            deadline_ms=asked_ms,
+            total_ms=elapsed_s * 1000,
+            own_ms=max(0.0, elapsed_s - run.awaited_s) * 1000,
+        )
+        return Ranking(results, decision)
+
+    def _block(self, run: Run) -> Mapping[int, float]:
+        """Return what the scored block is ordered by: the large scores, or the calibration's fitted order."""
+        if not orders_by_fit(self.release.escalation) or self.calibration is None or run.first is None:
+            return run.large
+        scores = self.calibration.final_scores(run.first, run.known().large)
+        return run.large if scores is None else {index: float(scores[index]) for index in run.large}
+
+    def _unit_score(self, run: Run, stage: StageName, index: int) -> float:
+        score = (run.large if stage is StageName.LARGE else run.small)[index]
+        name: Literal["small", "large"] = "large" if stage is StageName.LARGE else "small"
+        # Mode observe answers as before, its scores too.
+        used = self.calibration if self.release.mode == "cascade" else None
+        relevance = None if used is None else used.relevance(name, score)
+        return to_unit(score, self.stages[stage].space) if relevance is None else relevance

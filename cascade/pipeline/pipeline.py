@@ -1,0 +1,163 @@
+"""Answer one request by one release: which stage is asked for what, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from cascade.calibration.calibrated import Calibration
+from cascade.errors import NotAnswered
+from cascade.guard.beside import Beside
+from cascade.guard.deadline import Clock, Deadline
+from cascade.pipeline.answer import Answering
+from cascade.pipeline.keeping import Keeping
+from cascade.pipeline.rounds import Rounds
+from cascade.pipeline.run import Run
+from cascade.policy.budget import small_budget_ms
+from cascade.policy.depth import DepthReason, choose_depth
+from cascade.policy.escalation import Choice, choose_round, goes_direct, most_escalated
+from cascade.policy.inputs import signals_of
+from cascade.policy.levels import at_level, changes_means, level_named
+from cascade.policy.release import Release
+from cascade.stages.base import Stage
+from cascade.telemetry.records import Recorder
+from cascade.types import Action, DegradedReason, Ranking, Request, StageName
+
+__all__ = ["Pipeline"]
+
+
+class Pipeline:
+    """Answer requests by one release at one of its load levels, from beginning to end.
+
+    ``normal`` is the release as it stands, and ``release`` what it is at ``level``, worked out once. ``stages`` are
+    those that the level asks.
+
+    The order given back is always whole: the large stage's block on top, then the small order, then
+    first-stage order, as far as each stage answered in time. ``own_ms`` of a decision is the time
+    that no stage was awaited. ``calibration`` is the one that the release names, None where it names none or
+    where it was fitted for other stages: then the safe mode decides. ``recorder`` is told of every
+    decided request; in mode observe, ``beside`` bounds how many the small stage scores at a time for it.
+    """
+
+    def __init__(
+        self,
+        release: Release,
+        stages: Mapping[StageName, Stage],
+        *,
+        level: str | None = None,
+        calibration: Calibration | None = None,
+        clock: Clock,
+        new_id: Callable[[], str],
+        hash_query: Callable[[str], str],
+        count_fault: Callable[[BaseException], None],
+        recorder: Recorder | None = None,
+        beside: Beside | None = None,
+    ) -> None:
+        self.normal = release
+        self.level = level_named(release, level)
+        self.release = at_level(release, self.level.name)
+        self.stages = _asked(self.release, stages) if self.level.is_above_normal else stages
+        self._every_stage = stages
+        self._calibration = calibration
+        self._clock = clock
+        self._new_id = new_id
+        self._count_fault = count_fault
+        self._rounds = Rounds(self.stages, clock, count_fault)
+        self._answering = Answering(self.release, self.level, calibration, self.stages, clock, hash_query)
+        self._keeping = Keeping(self.release, calibration, self._rounds, clock, count_fault, recorder, beside)
+
+    @property
+    def takes_instruction(self) -> bool:
+        """Tell whether every stage passes an instruction of the caller's on: at any level, as load refuses nothing."""
+        return bool(self._every_stage) and all(stage.takes_instruction for stage in self._every_stage.values())
+
+    async def rerank(self, request: Request, *, arrived: float | None = None) -> Ranking:
+        """Return the ranking of a valid request before its deadline.
+
+        ``arrived`` is when the request came, on the pipeline's clock. Raises NotAnswered only for a
+        caller that asked for an error in place of a degraded answer.
+        """
+        started = self._clock() if arrived is None else arrived
+        run = Run(request, self._new_id())
+        budgets = self.release.budgets
+        asked_ms = budgets.total_ms if request.deadline_ms is None else request.deadline_ms
+        deadline = Deadline(started + asked_ms / 1000.0, self._clock)
+        try:
+            async with deadline.earlier_by_ms(budgets.reserve_ms / 2).timeout():
+                await self._run_stages(run, deadline.earlier_by_ms(budgets.reserve_ms))
+        except TimeoutError:
+            run.degrade(DegradedReason.STAGE_TIMEOUT)
+        except Exception as error:  # noqa: BLE001 - the request boundary: a fault of ours costs quality, never the answer
+            self._count_fault(error)
+            run.degrade(DegradedReason.INTERNAL_ERROR)
+        if self.level.is_above_normal and changes_means(self.normal, self.release, request):
+            run.degrade(DegradedReason.LOAD_LEVEL)
+        ranking = self._answering.rank(run, started, asked_ms)
+        self._keeping.keep(run, ranking.decision)
+        if ranking.decision.degraded and (request.fail_closed or self.release.fallback == "error"):
+            raise NotAnswered(ranking.decision)
+        return ranking
+
+    async def _run_stages(self, run: Run, deadline: Deadline) -> None:
+        if run.request.query.is_blank:
+            return
+        release = self.release
+        if release.mode == "observe":
+            await self._observe(run, deadline.within_ms(release.budgets.large_ms))
+            return
+        signals = run.signals = signals_of(release, run.request)
+        chosen = choose_depth(release.depth, release.limits, len(run.request.candidates), signals)
+        run.depth, run.depth_reason = chosen.depth, chosen.why
+        direct = 0 if run.request.small_only else goes_direct(release.escalation, signals)
+        if direct and run.depth and StageName.LARGE in self.stages:
+            run.action = Action.DIRECT
+            await self._large(run, range(min(direct, run.depth)), deadline.within_ms(release.budgets.large_ms))
+            if run.large:
+                return
+        if StageName.SMALL in self.stages and run.depth:
+            follows = StageName.LARGE in self.stages and run.action is not Action.DIRECT
+            large_follows = follows and bool(most_escalated(release.escalation, run.depth))
+            budget_ms = small_budget_ms(release.budgets, deadline.remaining_ms(), large_follows=large_follows)
+            run.small = await self._rounds.score(run, StageName.SMALL, range(run.depth), deadline, budget_ms)
+            if run.small and run.request.small_only:
+                return
+        if StageName.LARGE in self.stages and run.depth and run.action is not Action.DIRECT:
+            await self._escalate(run, deadline.within_ms(release.budgets.large_ms))
+
+    async def _observe(self, run: Run, deadline: Deadline) -> None:
+        """Score with the large stage all that may be scored, as if there were no cascade."""
+        run.depth = min(self.release.limits.max_candidates, len(run.request.candidates))
+        run.depth_reason, run.action = DepthReason.OBSERVE, Action.QUERY
+        await self._large(run, range(run.depth), deadline)
+
+    async def _escalate(self, run: Run, deadline: Deadline) -> None:
+        """Send what the release escalates, in one round or two, while the deadline allows."""
+        choice: Choice | None = None
+        while choice is None or choice.more:
+            choice = choose_round(self.release.escalation, run.known(), self._calibration, choice)
+            if run.large and run.ms_a_pair * len(choice.indices) > deadline.remaining_ms():
+                run.degrade(DegradedReason.DEADLINE_TOO_SHORT)  # the first round stands, and so does its action
+                return
+            run.action, run.misfit, run.first = choice.action, choice.misfit, choice.first
+            run.estimates = choice.estimates
+            # Where the small stage failed its round has told why, and that the calibration needs its scores is no news.
+            if choice.misfit is not None and (run.small or not run.degraded):
+                run.degrade(DegradedReason.CALIBRATION_MISMATCH)
+            if not choice.indices:
+                return
+            if not await self._large(run, choice.indices, deadline):
+                return
+
+    async def _large(self, run: Run, indices: Sequence[int], deadline: Deadline) -> bool:
+        """Score ``indices`` at the large stage, best first; tell whether the round counts."""
+        run.escalated = (*run.escalated, *indices)
+        began = self._clock()
+        got = await self._rounds.score(run, StageName.LARGE, sorted(indices), deadline, deadline.remaining_ms())
+        run.ms_a_pair = (self._clock() - began) * 1000 / len(indices)
+        run.large |= got
+        return bool(got)
+
+
+def _asked(release: Release, stages: Mapping[StageName, Stage]) -> dict[StageName, Stage]:
+    """Return the stages that a release has."""
+    there = {StageName.SMALL: release.stages.small, StageName.LARGE: release.stages.large}
+    return {name: stage for name, stage in stages.items() if there.get(name) is not None}

@@ -1,0 +1,87 @@
+"""One round: some candidates of a request at one stage, within a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from cascade.errors import StageError
+from cascade.guard.deadline import Clock, Deadline
+from cascade.pipeline.run import Run
+from cascade.policy.clip import texts_to_score
+from cascade.stages.base import Stage
+from cascade.types import DegradedReason, Exclusion, Round, StageName, StageScores
+
+__all__ = ["Rounds"]
+
+
+class Rounds:
+    """Score candidates at stages. A round counts whole or not at all, and the run is told how it ended."""
+
+    def __init__(
+        self, stages: Mapping[StageName, Stage], clock: Clock, count_fault: Callable[[BaseException], None]
+    ) -> None:
+        self._stages = stages
+        self._clock = clock
+        self._count_fault = count_fault
+
+    async def score(
+        self, run: Run, name: StageName, indices: Sequence[int], deadline: Deadline, budget_ms: float
+    ) -> dict[int, float]:
+        """Score ``indices`` at a stage; return the scores by index, empty where the round does not count."""
+        stage = self._stages[name]
+        model = stage.fingerprint.model
+        within = deadline.within_ms(budget_ms)
+        if within.remaining_ms() <= 0:
+            run.degrade(DegradedReason.DEADLINE_TOO_SHORT)
+            run.rounds.append(Round(name, model, 0, 0, 0, 0, DegradedReason.DEADLINE_TOO_SHORT, "not_sent", 0.0))
+            return {}
+        query, texts = texts_to_score(run.request, indices)
+        began = self._clock()
+        done: Round | None = None
+        outcome, code, sent = DegradedReason.INTERNAL_ERROR, "fault", len(indices)
+        try:
+            scored = await stage.score(
+                query,
+                texts,
+                deadline=within,
+                call_id=run.call_id(name),
+                instruction=run.request.instruction,
+            )
+            by_index = dict(zip(indices, scored.scores, strict=True))
+            done = _done(name, model, scored, (self._clock() - began) * 1000)
+        except StageError as error:
+            outcome, code, sent = error.reason, error.code, error.sent
+            run.degrade(outcome)
+            return {}
+        except Exception as error:  # noqa: BLE001 - a stage's fault of ours costs its round, not the other stage's
+            self._count_fault(error)
+            run.degrade(DegradedReason.INTERNAL_ERROR)
+            return {}
+        except asyncio.CancelledError:
+            outcome, code = DegradedReason.STAGE_TIMEOUT, "cancelled"
+            raise
+        finally:  # whatever ended the round, the decision tells of it
+            elapsed_s = self._clock() - began
+            run.awaited_s += elapsed_s
+            if done is None:
+                done = Round(name, model, sent, 0, 0, 0, outcome, code, elapsed_s * 1000)
+            run.rounds.append(done)
+        run.excluded |= {indices[position] for position in scored.excluded}
+        return {index: score for index, score in by_index.items() if score is not None}
+
+
+def _done(name: StageName, model: str, scored: StageScores, elapsed_ms: float) -> Round:
+    blank = sum(why is Exclusion.BLANK for why in scored.excluded.values())
+    return Round(
+        stage=name,
+        model=model,
+        sent=len(scored.scores) - blank,
+        scored=len(scored.scores) - len(scored.excluded),
+        blank=blank,
+        refused=len(scored.excluded) - blank,
+        outcome="ok",
+        code="",
+        elapsed_ms=elapsed_ms,
+        cost=scored.cost,
+    )

@@ -1,0 +1,25 @@
+"""Hold a release against the certificate that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cascade.calibration.certificate import Certificate
+from cascade.rollout.identity import Difference, fitted_for_others
+from cascade.rollout.load import LoadedRelease
+
+__all__ = ["not_certified"]
+
+
+def not_certified(loaded: LoadedRelease, certificate: Certificate) -> Iterator[Difference | str]:
+    """Return why a certificate does not speak of this release: another policy, or scores of other stages.
+
+    A sentence is about the policy; a difference about a stage, which with ``known`` false cannot be told.
+    Raises ConfigError for a serializer that does not exist.
+    """
+    digest = certificate.policy.policy_digest
+    if digest is None:
+        yield "it certifies a threshold and no release"
+    elif digest != loaded.policy_digest:
+        yield f"it certifies the policy {digest}, and this one is {loaded.policy_digest}"
+    yield from fitted_for_others(loaded.release, certificate)

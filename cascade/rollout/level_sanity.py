@@ -1,0 +1,65 @@
+"""Find load levels that cannot have been meant: each should cost less than the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cascade.calibration.artefact import CalibrationArtefact
+from cascade.policy.escalation import most_escalated
+from cascade.policy.escalation_rules import CalibratedEscalation
+from cascade.policy.levels import at_level, level_names
+from cascade.policy.release import Release
+from cascade.rollout.sanity import deepest, not_meant
+
+__all__ = ["levels_not_meant"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Most:
+    """The most pairs of a query that each stage may score."""
+
+    small: int
+    large: int
+
+
+def levels_not_meant(release: Release, artefact: CalibrationArtefact | None) -> Iterator[str]:
+    """Say, one sentence each, which levels are not cheaper than the one before, and what else is odd of one.
+
+    What a query costs on average is for a replay to say; told here is what follows from the rules alone.
+    """
+    names = level_names(release)
+    wholes = [at_level(release, name) for name in names]
+    said = set(not_meant(release, artefact))
+    for name, before, whole in zip(names[1:], wholes, wholes[1:], strict=False):
+        yield from (f"level {name}: {fault}" for fault in _dearer(before, whole))
+        read = artefact if whole.calibration is not None else None
+        odd = [] if not _most(whole).small and not _most(whole).large else list(not_meant(whole, read))
+        yield from (f"level {name}: {sentence}" for sentence in odd if sentence not in said)
+
+
+def _dearer(before: Release, whole: Release) -> Iterator[str]:
+    was, now = _most(before), _most(whole)
+    for stage, less, more in (("small", was.small, now.small), ("large", was.large, now.large)):
+        if more > less:
+            yield f"it may score {more} candidates at the {stage} stage, and the level before no more than {less}"
+    if now != was:
+        return
+    same = (before.depth, before.escalation) == (whole.depth, whole.escalation)
+    if same and before.budgets == whole.budgets:
+        yield "it does what the level before does"
+    elif same:
+        yield "it differs from the level before in its budgets alone: it sends as much"
+    elif _price(whole) < _price(before):
+        yield f"its price {_price(whole):g} a pair is below {_price(before):g} of the level before: it escalates more"
+
+
+def _most(release: Release) -> _Most:
+    depth = min(deepest(release), release.limits.max_candidates)
+    small = depth if release.stages.small is not None else 0
+    return _Most(small, most_escalated(release.escalation, depth))
+
+
+def _price(release: Release) -> float:
+    rule = release.escalation
+    return rule.price_per_pair if isinstance(rule, CalibratedEscalation) else float("inf")

@@ -1,0 +1,1 @@
+"""Statistics that may be looked at at any time."""
