@@ -85,7 +85,7 @@ def main() -> None:
     asked = parser.parse_args()
     asked.work.mkdir(parents=True, exist_ok=True)
     table = read_table(shared_data() / "jqara.parquet")
-    done: dict[str, Any] = {"conditions": _conditions(asked.seeds)}
+    done: dict[str, Any] = {"conditions": _conditions(asked.seeds, asked.only)}
     for name in asked.only:
         trials = []
         for seed in range(asked.seeds):
@@ -187,7 +187,7 @@ def _outcomes(trials: Sequence[Trial], bound: str, epsilon: float, delta: float)
     }
 
 
-def _conditions(seeds: int) -> dict[str, Any]:
+def _conditions(seeds: int, names: Sequence[str]) -> dict[str, Any]:
     return {
         "table": "jqara.parquet, 1667 queries of 100 candidates",
         "pair": " -> ".join(_COLUMNS),
@@ -195,7 +195,7 @@ def _conditions(seeds: int) -> dict[str, Any]:
         "delta": _DELTA,
         "certify": _CERTIFY,
         "seeds": seeds,
-        "channels": {name: list(variant.channels) for name, variant in _VARIANTS.items()},
+        "channels": {name: list(_VARIANTS[name].channels) for name in names},
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scikit-learn": sklearn.__version__,

@@ -12,30 +12,37 @@ import numpy as np
 import numpy.typing as npt
 
 from cascade.fit.certify.sequence import informed
-from cascade.statistics.betting import Bets, Prior, betting_p_value
+from cascade.statistics.betting import UNINFORMED, Bets, betting_p_value
 
-__all__ = ["BOUNDS", "PValue", "accepted"]
+__all__ = ["BOUNDS", "PValues", "accepted"]
 
 FloatArray = npt.NDArray[np.float64]
-PValue = Callable[[FloatArray, float, float, FloatArray], float]
-"""p of H0: E[D] >= epsilon from losses (n,), epsilon, delta, and losses of the queries that chose (Q,)."""
+PValues = Callable[[FloatArray, float, float, FloatArray], FloatArray]
+"""p (S,) of H0: E[D] >= epsilon from losses (S, n), epsilon, delta, and losses (S, Q) of the queries that chose."""
 
 _STEPS: Final = 60
 
 
-def betting(bets: Bets, weight: float = 0.0) -> PValue:
-    """Return a betting p-value, told of the choosing queries' mean and variance as by ``weight`` losses."""
+def betting(bets: Bets, weight: float = 0.0) -> PValues:
+    """Return betting p-values, told of the choosing queries' means and variances as by ``weight`` losses."""
 
-    def p(losses: FloatArray, epsilon: float, delta: float, chosen: FloatArray) -> float:
-        prior = Prior()
-        if weight:
-            prior = replace(informed(chosen), weight=weight)
-        return float(betting_p_value(losses, epsilon, delta, bets, prior))
+    def p(losses: FloatArray, epsilon: float, delta: float, chosen: FloatArray) -> FloatArray:
+        prior = replace(informed(chosen), weight=weight) if weight else UNINFORMED
+        return betting_p_value(losses, epsilon, delta, bets, prior)
 
     return p
 
 
-def goal(losses: FloatArray, epsilon: float, delta: float, chosen: FloatArray) -> float:
+def each(p_of: Callable[[FloatArray, float, float], float]) -> PValues:
+    """Return p-values that are worked out one policy after another."""
+
+    def p(losses: FloatArray, epsilon: float, delta: float, chosen: FloatArray) -> FloatArray:
+        return np.array([p_of(one, epsilon, delta) for one in losses])
+
+    return p
+
+
+def goal(losses: FloatArray, epsilon: float, delta: float) -> float:
     """Bet as one would to hold 1/delta after n losses, were they Gaussian (Browne, 1999): phi(z) / (u sd sqrt(left)).
 
     u is delta times the wealth and z its normal quantile. Where it bets as its prior says, at every time it
@@ -57,7 +64,7 @@ def goal(losses: FloatArray, epsilon: float, delta: float, chosen: FloatArray) -
     return math.exp(-best)
 
 
-def empirical_bernstein(losses: FloatArray, epsilon: float, delta: float, chosen: FloatArray) -> float:
+def empirical_bernstein(losses: FloatArray, epsilon: float, delta: float) -> float:
     """Invert Maurer and Pontil's bound (2009) on x = (1 + D) / 2."""
     x, m, n = (1.0 + losses) / 2.0, (1.0 + epsilon) / 2.0, losses.size
     gap, variance = m - float(x.mean()), float(x.var(ddof=1))
@@ -71,7 +78,7 @@ def empirical_bernstein(losses: FloatArray, epsilon: float, delta: float, chosen
     return min(1.0, 2.0 * math.exp(-low))
 
 
-def hoeffding_bentkus(losses: FloatArray, epsilon: float, delta: float, chosen: FloatArray) -> float:
+def hoeffding_bentkus(losses: FloatArray, epsilon: float, delta: float) -> float:
     """Bates et al. (2021); on losses in [0, 1] as they are, else on x = (1 + D) / 2."""
     x, m = (losses, epsilon) if float(losses.min()) >= 0.0 else ((1.0 + losses) / 2.0, (1.0 + epsilon) / 2.0)
     n, mean = x.size, float(x.mean())
@@ -84,7 +91,7 @@ def hoeffding_bentkus(losses: FloatArray, epsilon: float, delta: float, chosen: 
     return min(1.0, math.exp(-n * kl), math.e * below)
 
 
-def clt(losses: FloatArray, epsilon: float, delta: float, chosen: FloatArray) -> float:
+def clt(losses: FloatArray, epsilon: float, delta: float) -> float:
     """Test by Student's statistic and the normal distribution: a reference, valid with many queries only."""
     sd = float(losses.std(ddof=1))
     if sd == 0.0:
@@ -92,31 +99,28 @@ def clt(losses: FloatArray, epsilon: float, delta: float, chosen: FloatArray) ->
     return NormalDist().cdf((float(losses.mean()) - epsilon) * math.sqrt(losses.size) / sd)
 
 
-def mean_alone(losses: FloatArray, epsilon: float, delta: float, chosen: FloatArray) -> float:
+def mean_alone(losses: FloatArray, epsilon: float, delta: float) -> float:
     """Accept what loses less than epsilon on the certifying queries: what one would do without a bound."""
     return 0.0 if float(losses.mean()) <= epsilon else 1.0
 
 
-BOUNDS: Final[Mapping[str, PValue]] = {
+BOUNDS: Final[Mapping[str, PValues]] = {
     "star, informed": betting(Bets.STAR, 30.0),
     "star": betting(Bets.STAR),
     "wsr": betting(Bets.WSR),
     "wsr, informed": betting(Bets.WSR, 30.0),
-    "goal": goal,
-    "empirical Bernstein": empirical_bernstein,
-    "Hoeffding-Bentkus": hoeffding_bentkus,
-    "CLT (reference)": clt,
-    "mean alone (reference)": mean_alone,
+    "goal": each(goal),
+    "empirical Bernstein": each(empirical_bernstein),
+    "Hoeffding-Bentkus": each(hoeffding_bentkus),
+    "CLT (reference)": each(clt),
+    "mean alone (reference)": each(mean_alone),
 }
 
 
 def accepted(
-    p_of: PValue, losses: FloatArray, chosen: FloatArray, path: Sequence[int], epsilon: float, delta: float
+    p_of: PValues, losses: FloatArray, chosen: FloatArray, path: Sequence[int], epsilon: float, delta: float
 ) -> int | None:
     """Return the last policy of a path that a fixed sequence accepts, None where it is none."""
-    last = None
-    for policy in path:
-        if p_of(losses[policy], epsilon, delta, chosen[policy]) > delta:
-            break
-        last = policy
-    return last
+    failed = np.flatnonzero(p_of(losses[list(path)], epsilon, delta, chosen[list(path)]) > delta)
+    passed = int(failed[0]) if failed.size else len(path)
+    return path[passed - 1] if passed else None

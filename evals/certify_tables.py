@@ -20,6 +20,9 @@ which the certified policy lost more than epsilon on the queries that did not ce
 them, but for the rest's own chance (at a true loss just below epsilon its mean is above it half of the time) and for being the
 complement of the certifying sample.
 
+How to bet was chosen by looking at the first eleven of these seeds (and at others of the same queries), so that the distance between
+neighbouring bounds is not evidence of its own; that they hold is simulated in the tests.
+
 Where queries are left untouched they are the rest: nothing saw them. Where none are, the rest is what fits and chooses, each query by
 models that have not seen it; but the path was chosen on them.
 """

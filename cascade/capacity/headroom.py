@@ -10,7 +10,10 @@ from typing import Final
 
 from cascade.errors import ConfigError
 
-__all__ = ["Headroom", "Situation", "Unavailable", "parse_unavailable"]
+__all__ = ["MOST_REPLICAS", "Headroom", "Situation", "Unavailable", "parse_unavailable"]
+
+MOST_REPLICAS: Final = 1_000_000
+"""No pool has more: numbers beyond are slips of the pen."""
 
 _ROUNDING: Final = 1e-9
 """A load that is a whole number of replicas but for its last bits needs no further one."""
@@ -74,8 +77,8 @@ class Headroom:
             raise ConfigError(
                 "utilisation and max-utilisation: write shares above 0 up to 1, the first not above the second"
             )
-        if self.failures < 0:
-            raise ConfigError("failures: write 0 or more")
+        if not 0 <= self.failures <= MOST_REPLICAS:
+            raise ConfigError(f"failures: write a number from 0 to {MOST_REPLICAS}")
 
     @property
     def situations(self) -> tuple[Situation, ...]:
@@ -88,21 +91,32 @@ class Headroom:
 
     def up(self, replicas: int, situation: Situation) -> int:
         """Return how many replicas are up."""
+        return max(0, replicas - self._down(replicas, situation))
+
+    def _down(self, replicas: int, situation: Situation) -> int:
         down = 0
         if situation in {Situation.FAILURE, Situation.BOTH}:
             down += self.failures
         if situation in {Situation.UPDATE, Situation.BOTH}:
             down += self.unavailable.of(replicas)
-        return max(0, replicas - down)
+        return down
 
     def replicas(self, load: float, situation: Situation) -> int:
-        """Return the fewest replicas that carry a load (busy replicas) in a situation; none carry no load."""
+        """Return the fewest replicas that carry a load (busy replicas) in a situation; none carry no load.
+
+        Raises ConfigError for a load that takes more than a million.
+        """
         if load <= 0:
             return 0
+        if not load / self.limit(situation) <= MOST_REPLICAS:
+            raise ConfigError(
+                f"the planned rate keeps more than {MOST_REPLICAS} replicas busy; look at the arrivals, --growth and "
+                "--burst, and at the throughputs"
+            )
         need = max(1, math.ceil(load / self.limit(situation) - _ROUNDING))
         replicas = need
-        while (up := self.up(replicas, situation)) < need:  # one more replica adds one at most to those up
-            replicas += need - up
+        while (short := need - replicas + self._down(replicas, situation)) > 0:  # one more adds one at most to those up
+            replicas += short
         return replicas
 
     def needed(self, load: float) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -15,9 +15,12 @@ from cascade.types import StageName
 
 __all__ = ["ArrivalsSpec", "CountSpec", "WindowSpec", "WorkloadSpec", "traffic_of"]
 
-_Positive = Annotated[float, Field(gt=0)]
-_Rate = Annotated[float, Field(ge=0)]
-_Point = Annotated[tuple[float, float], Field(strict=False)]
+_MOST: Final = 1e12
+"""No number of a workload is greater: beyond are slips of the pen, and sums that overflow."""
+_Positive = Annotated[float, Field(gt=0, le=_MOST)]
+_Rate = Annotated[float, Field(ge=0, le=_MOST)]
+_Number = Annotated[float, Field(le=_MOST)]
+_Point = Annotated[tuple[_Number, _Number], Field(strict=False)]
 
 
 class WindowSpec(Written):
@@ -35,7 +38,9 @@ class ArrivalsSpec(Written):
     windows: Annotated[tuple[WindowSpec, ...], Field(strict=False, min_length=1)] | None = Field(
         default=None, description="Stretches of time in order, in place of mean and peak"
     )
-    burst_factor: float = Field(default=1.0, ge=1, description="How far a burst stands above the busiest window")
+    burst_factor: float = Field(
+        default=1.0, ge=1, le=_MOST, description="How far a burst stands above the busiest window"
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

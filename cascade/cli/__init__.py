@@ -9,6 +9,7 @@ import typer
 from cascade import __version__
 from cascade.cli import calibrate, collect, config, doctor, example, release, rerank, serve
 from cascade.cli.capacity import capacity
+from cascade.cli.certify import certify
 from cascade.cli.eval import evaluate_tables
 from cascade.cli.off_policy import off_policy
 from cascade.cli.parity import parity
@@ -24,6 +25,7 @@ app.command("rerank")(rerank.rerank)
 app.command("collect")(collect.collect)
 app.command("calibrate")(calibrate.calibrate)
 app.command("eval")(evaluate_tables)
+app.command("certify")(certify)
 app.command("off-policy")(off_policy)
 app.command("parity")(parity)
 app.command("capacity")(capacity)

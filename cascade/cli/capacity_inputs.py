@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from cascade.capacity.demand import Evidence
+from cascade.capacity.headroom import MOST_REPLICAS
 from cascade.capacity.planning import PlannedLevel
 from cascade.capacity.record_traffic import FEW_RECORDS, Counts, Digests, traffic_of_records
 from cascade.capacity.report_shares import report_shares
@@ -93,6 +94,8 @@ def have_of(written: str | None) -> dict[str, int] | None:
         name, equals, count = (piece.strip() for piece in part.partition("="))
         if not equals or not name or name in have or not (count.isascii() and count.isdecimal()):
             raise ConfigError("--have: write POOL=COUNT, each once, as in small=2,large=3")
+        if len(count) > len(str(MOST_REPLICAS)) or int(count) > MOST_REPLICAS:
+            raise ConfigError(f"--have: {name}: at most {MOST_REPLICAS} replicas can be planned with")
         have[name] = int(count)
     return have
 

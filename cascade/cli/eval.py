@@ -19,7 +19,7 @@ from cascade.cli.eval_economics import (
     Utilisation,
     terms_of,
 )
-from cascade.cli.eval_pages import Html, Png, check_folders, write_pages
+from cascade.cli.eval_pages import Html, Png, check_places, write_pages
 from cascade.cli.eval_policy import load_calibration, policies_of_release, policy_of_calibration
 from cascade.cli.eval_summary import print_summary, queries_shown
 from cascade.cli.eval_workers import workers_of
@@ -61,7 +61,8 @@ def evaluate_tables(
         int | None, typer.Option("--depth", min=1, help="Candidates that rerankers may score; unset means all.")
     ] = None,
     price: Annotated[
-        float, typer.Option("--price", min=0.0, help="What a pair at the large stage costs, in units of the metric.")
+        float,
+        typer.Option("--price", min=0.0, max=1.0, help="What a pair at the large stage costs, in units of the metric."),
     ] = 0.0005,
     support_tokens: Annotated[
         int | None,
@@ -87,7 +88,7 @@ def evaluate_tables(
     ] = None,
     html: Html = None,
     png: Png = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of the resamples.")] = 0,
     resamples: Annotated[
         int, typer.Option("--resamples", min=1000, max=100_000, help="Resamples of the queries, for intervals.")
     ] = 2000,
@@ -96,7 +97,7 @@ def evaluate_tables(
     names = [path.name for path in table]
     if len(set(names)) < len(names):
         raise ConfigError("--table: two tables have the same file name")
-    check_folders(html, png)
+    check_places(out, html, png, table)
     question = Question(
         Roles(tuple(channels_of(first_stage)), small, large, depth),
         k,
@@ -115,7 +116,8 @@ def evaluate_tables(
     levels: Mapping[str, Policy | None] = {} if fitted is None else {NORMAL: policy_of_calibration(fitted, k)}
     if release is not None:
         of_release = policies_of_release(release, fitted)
-        levels, deadline_ms = of_release.levels, deadline_ms or of_release.deadline_ms
+        levels = of_release.levels
+        deadline_ms = of_release.deadline_ms if deadline_ms is None else deadline_ms
         if next(iter(levels.values())) is None:
             raise ConfigError(f"release {release}: it asks no stage, so there is nothing to replay")
     terms = terms_of(

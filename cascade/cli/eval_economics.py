@@ -36,6 +36,9 @@ Devices = Annotated[
 ]
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 _DEVICE_KEYS: Final = ("ms", "price")
+_LEAST: Final = 1e-9
+_MOST: Final = 1e12
+"""Between these lies every figure of time and money that is none by mistake; quotients of others overflow."""
 
 
 def terms_of(
@@ -52,8 +55,10 @@ def terms_of(
         raise ConfigError("--utilisation: must be above 0, and at most 1")
     if not (math.isfinite(ms_per_call) and ms_per_call >= 0.0):
         raise ConfigError("--ms-per-call: must be a number of at least 0")
+    _reckonable("--ms-per-call:", ms_per_call)
     if deadline_ms is not None and not (math.isfinite(deadline_ms) and deadline_ms > 0.0):
         raise ConfigError("--deadline-ms: must be a number above 0")
+    _reckonable("--deadline-ms:", deadline_ms or 0.0)
     made = tuple(_device(written) for written in devices)
     if len({device.name for device in made}) < len(made):
         raise ConfigError("--device: two devices have the same name")
@@ -98,4 +103,10 @@ def _number(what: str, value: str, *, above_zero: bool) -> float:
         number = math.nan
     if not math.isfinite(number) or number < 0.0 or (above_zero and not number):
         raise ConfigError(f"{what} must be a number {rule}")
+    return _reckonable(what, number)
+
+
+def _reckonable(what: str, number: float) -> float:
+    if number and not _LEAST <= number <= _MOST:
+        raise ConfigError(f"{what} must lie between {_LEAST:g} and {_MOST:g}")
     return number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 
 from cascade.errors import ConfigError
 
-__all__ = ["Html", "Png", "check_folders", "write_pages"]
+__all__ = ["Html", "Png", "check_places", "write_pages"]
 
 Html = Annotated[
     Path | None, typer.Option("--html", help="Where report.html is written: one file that shows the report, offline.")
@@ -18,8 +18,14 @@ Html = Annotated[
 Png = Annotated[Path | None, typer.Option("--png", help="Folder for PNGs of the main charts; made if it is not there.")]
 
 
-def check_folders(html: Path | None, png: Path | None) -> None:
-    """Refuse what could only fail after the replay. Raises ConfigError."""
+def check_places(out: Path, html: Path | None, png: Path | None, tables: Sequence[Path]) -> None:
+    """Refuse what could only fail after the replay, and what would write over a table or the report. Raises ConfigError."""
+    read = {path.resolve() for path in tables}
+    for name, path in (("--out", out), ("--html", html)):
+        if path is not None and path.resolve() in read:
+            raise ConfigError(f"{name} {path}: is a table that is read")
+    if html is not None and html.resolve() == out.resolve():
+        raise ConfigError(f"--html {html}: is where the report itself is written; name another file")
     for name, path in (("--html", html), ("--png", png)):
         if path is not None and not path.absolute().parent.is_dir():
             raise ConfigError(f"{name} {path}: its folder is not there")

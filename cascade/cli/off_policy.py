@@ -45,7 +45,9 @@ def off_policy(
     ] = None,
     k: Annotated[int, typer.Option("--k", min=1, help="Cut-off of nDCG, for records of mode observe.")] = 10,
     dr: Annotated[bool, typer.Option("--dr/--no-dr", help="Doubly robust estimates; they fit a reward model.")] = True,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the resamples and of the model's folds.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of the resamples and of the model's folds.")
+    ] = 0,
     resamples: Annotated[
         int, typer.Option("--resamples", min=1000, max=100_000, help="Resamples of the queries, for intervals.")
     ] = 2000,

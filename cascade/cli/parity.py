@@ -87,7 +87,7 @@ def parity(
         float, typer.Option(min=0.0, max=1.0, help="Share of pairs or calls that may be read as other tokens.")
     ] = _DEFAULTS.max_token_mismatch,
     resamples: Annotated[int, typer.Option(min=1000, max=100_000, help="Resamples of the queries.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the resamples.")] = 0,
     allow_few: Annotated[bool, typer.Option("--allow-few", help="Go on with fewer than 10 queries.")] = False,
     config: ConfigFile = None,
 ) -> None:

@@ -112,7 +112,8 @@ def _overlap(item: PairedList, k: int) -> float:
 
 
 def _pearson(lists: Sequence[PairedList]) -> float | None:
-    ref, cand = (np.concatenate([getattr(item, side) for item in lists]) for side in ("ref", "cand"))
+    ref = np.concatenate([item.ref_common for item in lists])
+    cand = np.concatenate([item.cand_common for item in lists])
     if ref.size < _LEAST_FOR_CORRELATION or not np.ptp(ref) or not np.ptp(cand):
         return None
     return float(np.corrcoef(ref, cand)[0, 1])

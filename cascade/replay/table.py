@@ -92,8 +92,8 @@ def checked_rows(read: Any, first_row: int = 1) -> ScoreTable:
 
     others = [name for name in names if name not in scorers and name not in OWN_COLUMNS - {"tokens"}]
     for name in others:
-        if (name in _COUNTED or name.startswith("ms_")) and not is_number(read[name].type):
-            raise ConfigError(f"column {name}: numbers are wanted, not {read[name].type}")
+        if name in _COUNTED or name.startswith("ms_"):
+            _check_counted(column(name))
     table = ScoreTable(
         query_ids,
         offsets,
@@ -106,6 +106,12 @@ def checked_rows(read: Any, first_row: int = 1) -> ScoreTable:
     )
     _check_ranks(table)
     return _with_grades(table, column("q_grades")) if "q_grades" in names else table
+
+
+def _check_counted(column: Column) -> None:
+    if not is_number(column.values.type):
+        raise ConfigError(f"column {column.name}: numbers are wanted, not {column.values.type}")
+    column.refuse(as_scores(column) < 0, "a number of at least 0 is wanted")
 
 
 def check_columns(names: Sequence[str], rows: int) -> None:

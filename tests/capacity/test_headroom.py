@@ -98,10 +98,24 @@ def test_shares_that_cannot_be_are_refused(shares: tuple[float, float]) -> None:
         Headroom(*shares)
 
 
-def test_failures_are_not_negative() -> None:
-    """Nothing comes up by failing."""
+@pytest.mark.parametrize("failures", [-1, 10**23])
+def test_failures_are_a_number_of_replicas(failures: int) -> None:
+    """Nothing comes up by failing, and no pool is so large."""
     with pytest.raises(ConfigError, match="failures"):
-        Headroom(failures=-1)
+        Headroom(failures=failures)
+
+
+@pytest.mark.parametrize("load", [6e5 + 1, 1e300, float("inf"), float("nan")])
+def test_a_load_beyond_every_pool_is_refused(load: float) -> None:
+    """At 60% busy a million replicas carry 600,000; what overflows is refused by the same words."""
+    assert Headroom().replicas(6e5, Situation.ALL_UP) == 1_000_000
+    with pytest.raises(ConfigError, match="more than 1000000 replicas busy"):
+        Headroom().replicas(load, Situation.ALL_UP)
+
+
+def test_many_failures_take_no_longer() -> None:
+    """One replica up, and a million that may fail."""
+    assert Headroom(failures=1_000_000, unavailable=Unavailable()).replicas(0.5, Situation.BOTH) == 1_000_001
 
 
 @given(st.floats(0, 300), _headrooms)

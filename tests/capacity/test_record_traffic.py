@@ -94,6 +94,13 @@ def test_records_of_the_release_tell_what_it_sent(tmp_path: Path) -> None:
     assert (found.counts.of_release, found.counts.degraded) == (3, 1)
 
 
+def test_what_was_sent_is_weighted_by_what_a_record_stands_for(tmp_path: Path) -> None:
+    """Four requests of three small and two large pairs, and one of none."""
+    found = _read(tmp_path, record(0, propensity=0.25), record(60, rounds=[], escalated=[]))
+    normal = found.evidence["normal"]
+    assert (normal.small, normal.large) == (12 / 5, 8 / 5)
+
+
 def test_records_of_mode_observe_tell_what_would_have_been_sent(tmp_path: Path) -> None:
     """The same release in mode cascade; a direct query would have passed the small stage."""
     observing = records_head(id="1" * 16, mode="observe", policy_digest="sha256:o1")

@@ -17,6 +17,7 @@ from cascade.replay.table import write_table
 from tests.cli.conftest import Command, Done
 from tests.replay.made import made_table
 from tests.replay.made_calibration import made_artefact
+from tests.scenario import release_data
 
 _ROLES = ("--first-stage", "bm25,dense", "--small", "small", "--large", "large", "--k", "5")
 _AGAIN = "run the same cascade collect again, or say --unfinished"
@@ -71,6 +72,23 @@ def _refused(done: Done, path: Path) -> str:
     return done.err.removeprefix("cascade: ").removesuffix("\n").replace(str(path), path.name)
 
 
+@pytest.mark.parametrize(("option", "value"), [("--price", "1e308"), ("--price", "-1"), ("--seed", f"{10**23}")])
+def test_a_number_that_no_report_can_hold_is_refused(command: Command, path: Path, option: str, value: str) -> None:
+    """Before the replay, by the option's name."""
+    done = _eval(command, path, option, value)
+    assert done.status == 2
+    assert option in done.err
+    assert not path.with_name("report.json").exists()
+
+
+def test_a_deadline_of_nought_is_no_missing_deadline(command: Command, path: Path) -> None:
+    """It is refused, and not taken for the release's own."""
+    release = path.with_name("release.yaml")
+    release.write_text(json.dumps(release_data()), encoding="utf-8")
+    done = _eval(command, path, "--release", str(release), "--deadline-ms", "0")
+    assert _refused(done, path) == "--deadline-ms: must be a number above 0"
+
+
 _OF_THE_FILE: tuple[tuple[str, Change, str], ...] = (
     ("no ids", _without("query_id"), "no column query_id; there are bm25, dense, doc_id, large, rel, small, source, tokens"),
     ("no rows", lambda table: table.slice(0, 0), "no rows"),
@@ -88,6 +106,9 @@ _OF_THE_FILE: tuple[tuple[str, Change, str], ...] = (
     ("no rank", _with("rank_first", lambda row: np.nan if row == 5 else (row - 1) % 20 + 1.0), "column rank_first: row 5: there is no number"),
     ("a rank twice", _with("rank_first", lambda row: max(1, (row - 1) % 20)), "column rank_first: query q1-000 has two candidates of rank 1"),
     ("tokens of text", _with("tokens", lambda row: "ten"), "column tokens: numbers are wanted, not string"),
+    ("tokens below", _with("tokens", lambda row: -1 if row == 3 else 9), "column tokens: row 3: a number of at least 0 is wanted"),
+    ("endless time", _with("ms_large", lambda row: np.inf if row > 799 else 1.0), "column ms_large: row 800: the value is infinite"),
+    ("time below", _with("ms_large", lambda row: -0.1 if row < 3 else 1.0), "column ms_large: row 1, and 1 more rows: a number of at least 0 is wanted"),
     ("no ideal", _with("q_grades", lambda row: [0] if row == 2 else [1]), "column q_grades: row 2: a grade is not above 0"),
     ("no object", lambda table: table.replace_schema_metadata({"cascade": "[]"}), "metadata cascade: not a JSON object"),
 )  # fmt: skip

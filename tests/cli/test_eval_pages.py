@@ -49,12 +49,15 @@ def test_nothing_is_drawn_unasked(command: Command, tmp_path: Path) -> None:
         ("--html", "", "is a folder; name a file"),
         ("--png", "absent/png", "its folder is not there"),
         ("--png", "made.parquet", "is no folder"),
+        ("--html", "report.json", "is where the report itself is written"),
+        ("--html", "made.parquet", "is a table that is read"),
+        ("--out", "made.parquet", "is a table that is read"),
     ],
 )
 def test_a_place_that_cannot_be_is_refused_first(
     command: Command, tmp_path: Path, option: str, name: str, message: str
 ) -> None:
-    """Before the replay, so that minutes are not lost."""
+    """Before the replay, so that neither minutes nor a file are lost."""
     done = _eval(command, tmp_path, option, str(tmp_path / name))
     assert done.status == 2
     assert done.err.startswith(f"cascade: {option} ")

@@ -21,24 +21,24 @@ def test_empirical_bernstein_by_hand() -> None:
     """Without any spread p = 2 exp(-3 (n - 1) gap / 7), on x = (1 + D) / 2."""
     losses = np.full(2001, -0.1)
     expected = 2.0 * math.exp(-3.0 * 2000 * 0.055 / 7.0)
-    assert empirical_bernstein(losses, 0.01, 0.1, _NONE) == pytest.approx(expected)
-    assert empirical_bernstein(-losses, 0.01, 0.1, _NONE) == 1.0
+    assert empirical_bernstein(losses, 0.01, 0.1) == pytest.approx(expected)
+    assert empirical_bernstein(-losses, 0.01, 0.1) == 1.0
 
 
 def test_hoeffding_bentkus_by_hand() -> None:
     """No loss in [0, 1] at all: exp(-n KL(0 || eps)) = (1 - eps)^n is below e times the binomial."""
-    assert hoeffding_bentkus(_NONE, 0.01, 0.1, _NONE) == pytest.approx(0.99**400)
-    assert hoeffding_bentkus(_NONE + 0.5, 0.01, 0.1, _NONE) == 1.0
-    assert hoeffding_bentkus(np.where(np.arange(400) % 2, 0.1, -0.1), 0.3, 0.1, _NONE) < 0.01
+    assert hoeffding_bentkus(_NONE, 0.01, 0.1) == pytest.approx(0.99**400)
+    assert hoeffding_bentkus(_NONE + 0.5, 0.01, 0.1) == 1.0
+    assert hoeffding_bentkus(np.where(np.arange(400) % 2, 0.1, -0.1), 0.3, 0.1) < 0.01
 
 
 def test_betting_towards_a_goal_is_valid_and_shows_a_mean_of_nothing() -> None:
     """At a mean of epsilon it is refuted in at most delta of the streams and three standard errors."""
     random = np.random.default_rng(1)
     streams = 0.05 + np.clip(0.1 * random.standard_normal((300, 200)), -0.9, 0.9)
-    refuted = np.mean([goal(stream, 0.05, 0.1, _NONE) <= 0.1 for stream in streams])
+    refuted = np.mean([goal(stream, 0.05, 0.1) <= 0.1 for stream in streams])
     assert refuted <= 0.1 + 3.0 * math.sqrt(0.09 / 300)
-    assert goal(streams[0] - 0.05, 0.05, 0.1, _NONE) <= 0.1
+    assert goal(streams[0] - 0.05, 0.05, 0.1) <= 0.1
 
 
 @pytest.mark.parametrize("bound", sorted(BOUNDS))

@@ -53,6 +53,33 @@ def test_a_double_sigmoid_is_told_though_every_order_is_right() -> None:
     assert "CAND looks like sigmoid(sigmoid(logit))" in " ".join(report["notes"])
 
 
+def test_logits_against_their_own_probabilities_keep_every_limit() -> None:
+    """Declared as what they are, the same model in two spaces is no fault: correlation is taken in the common one."""
+    spaces = Spaces(ScoreSpace.LOGIT, ScoreSpace.PROBABILITY)
+    found = compared(
+        ScriptedStage(hashed), ScriptedStage(_probability, space=ScoreSpace.PROBABILITY), lists_of(12), spaces
+    )
+    assert failed(found) == set()
+    assert found.compared.whole.pearson == pytest.approx(1.0)
+
+
+def test_the_loss_of_ndcg_is_the_one_that_the_interval_leaves_open() -> None:
+    """Half of the queries are answered the wrong way round: the limit is held against the interval's end, not the mean."""
+    cand = BentStage(
+        hashed,
+        bend=lambda query, texts, scores: [-score for score in scores] if ord(query[-1]) % 2 else scores,
+    )
+    found = compared(ScriptedStage(hashed), cand, lists_of(12))
+    assert found.compared.quality is not None
+    delta = found.compared.quality.ndcg_delta
+    assert delta.value is not None
+    assert delta.interval is not None
+    assert delta.interval[0] is not None
+    loss = named(found, "ndcg_loss").value
+    assert loss == -delta.interval[0]
+    assert loss > -delta.value
+
+
 def test_answers_in_order_of_score_are_misaligned() -> None:
     """The right numbers at the wrong documents: what ignoring the index of a sorted answer makes."""
 

@@ -26,6 +26,13 @@ def test_a_turned_order_is_all_flips_at_large_margins() -> None:
     assert large_flips(flips([paired_list([2.0, 0.0], [0.0, 2.0])])) == 1.0
 
 
+def test_a_margin_of_half_a_deviation_is_large() -> None:
+    """Of 0, 1, 2, 3 neighbours lie 0.89 deviations apart: one of six comparisons is turned round."""
+    found = flips([paired_list([3.0, 2.0, 1.0, 0.0], [3.0, 2.0, 0.0, 1.0])])
+    assert [(bucket.low_sd, bucket.flipped) for bucket in found if bucket.flipped] == [(0.5, 1)]
+    assert large_flips(found) == 1 / 6
+
+
 def test_ties_are_told_apart_from_flips_and_equal_reference_scores_are_not_compared() -> None:
     """CAND ties two that REF keeps apart; REF ties two others."""
     found = flips([paired_list([1.0, 0.0, 0.0], [5.0, 5.0, 1.0])])

@@ -219,3 +219,12 @@ def test_two_actions_may_be_one_only_where_nothing_speaks_against(one: Taken, ot
     """Of what is known to its end nothing is open."""
     assert one.may_be_same(other) is may
     assert other.may_be_same(one) is may
+
+
+def test_actions_that_send_the_same_and_answer_otherwise_are_two() -> None:
+    """As with another final order; what nobody was answered with does not count."""
+    one = Taken(4, small=True, sent=frozenset({0, 1}), whole=True, order=(0, 1, 2, 3))
+    other = replace(one, order=(0, 1, 3, 2))
+    assert not one.is_same(other, 4)
+    assert not one.is_same(other, 3)
+    assert one.is_same(other, 2)

@@ -71,7 +71,7 @@ def test_a_split_in_halves_passes_every_guard() -> None:
     [
         (
             {"propensities": np.where(np.arange(800) % 2 == 1, 0.015, 1.0), "covered": np.arange(800) % 68 == 1},
-            ["propensity", "effective sample size"],
+            ["propensity", "clipped mass", "effective sample size"],
             "propensity: the least of a covered action is 0.015; wanted: at least 0.02",
         ),
         (
@@ -116,6 +116,18 @@ def test_weights_above_twenty_are_clipped_and_the_mass_is_told() -> None:
     assert done.clipped_mass == pytest.approx(32 * 5 / weights.sum())
     assert done.figures["ips"].value == pytest.approx(np.minimum(weights, 20.0).mean())
     assert done.figures["snips"].value == pytest.approx(1.0)
+
+
+def test_what_clipping_takes_from_the_estimate_is_refused_where_it_is_much() -> None:
+    """At odds of 0.025 half of each weight goes: IPS tells half of a reward that is one, in an interval without one."""
+    rare = np.arange(8000) % 40 == 0
+    fields = {"propensities": np.where(rare, 0.025, 0.975), "covered": rare, "queries": np.arange(8000)}
+    done = estimated(_weighed(**fields, values=np.ones(8000)), 1000, 0)
+    assert done.mean_weight == pytest.approx(1.0)
+    assert done.figures["ips"].value == pytest.approx(0.5)
+    assert done.figures["ips"].interval is not None
+    assert (done.figures["ips"].interval[1] or 1.0) < 1.0
+    assert done.refusals == ["clipped mass: 0.5 of the weight lies above 20 a record; wanted: at most 0.05"]
 
 
 def test_the_difference_is_paired_and_by_the_best_estimate() -> None:

@@ -14,6 +14,11 @@ def test_the_percentile_is_a_value_between_two_order_statistics() -> None:
     assert (found.value, found.interval, found.reason) == (380.0, (371.0, 389.0), None)
 
 
+def test_a_share_between_two_values_is_the_upper_one() -> None:
+    """The least value that half of 11 do not exceed is the sixth: five are too few."""
+    assert percentile(np.arange(1.0, 12.0), 0.5, "").value == 6.0
+
+
 def test_the_interval_holds_what_it_says() -> None:
     """In 19 of 20 samples the true percentile is within."""
     random = np.random.default_rng(3)

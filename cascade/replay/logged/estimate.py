@@ -17,6 +17,7 @@ __all__ = [
     "LARGEST_WEIGHT",
     "LEAST_PROPENSITY",
     "LEAST_SAMPLE",
+    "MOST_CLIPPED",
     "MOST_STANDARD_ERRORS",
     "Bootstrap",
     "Estimated",
@@ -29,6 +30,8 @@ __all__ = [
 
 LEAST_PROPENSITY: Final = 0.02
 LARGEST_WEIGHT: Final = 20.0
+MOST_CLIPPED: Final = 0.05
+"""Share of the weight that clipping may take: every estimate is off by what it earned, and no interval tells that."""
 LEAST_SAMPLE: Final = 200.0
 MOST_STANDARD_ERRORS: Final = 3.0
 _AT_ONCE: Final = 2**21
@@ -155,7 +158,7 @@ def estimated(weighed: Weighed, resamples: int, seed: int, predict: Predict | No
     covered = weighed.propensities[weighed.covered > 0.0]
     least = float(covered.min()) if covered.size else math.nan
     error = float(over[1:].std())
-    size = float(effective_sample_size(np.bincount(weighed.queries, weights).astype(np.float64)))
+    size = float(effective_sample_size(np.bincount(weighed.queries, whole).astype(np.float64)))
     return Estimated(
         records=values.size,
         queries=bootstrap.count,
@@ -164,12 +167,12 @@ def estimated(weighed: Weighed, resamples: int, seed: int, predict: Predict | No
         standard_error=error,
         effective_sample_size=size,
         clipped_mass=clipped_mass,
-        guards=_guards(least, float(over[0]), error, size),
+        guards=_guards(least, clipped_mass, float(over[0]), error, size),
         figures=figures,
     )
 
 
-def _guards(least: float, mean: float, error: float, size: float) -> tuple[Guard, ...]:
+def _guards(least: float, clipped_mass: float, mean: float, error: float, size: float) -> tuple[Guard, ...]:
     away = MOST_STANDARD_ERRORS * error + 1e-9
     return (
         Guard(
@@ -177,6 +180,12 @@ def _guards(least: float, mean: float, error: float, size: float) -> tuple[Guard
             bool(least >= LEAST_PROPENSITY),  # NaN, where nothing is covered, is below too
             f"the least of a covered action is {least:.4g}",
             f"at least {LEAST_PROPENSITY:g}",
+        ),
+        Guard(
+            "clipped mass",
+            clipped_mass <= MOST_CLIPPED,
+            f"{clipped_mass:.4g} of the weight lies above {LARGEST_WEIGHT:g} a record",
+            f"at most {MOST_CLIPPED:g}",
         ),
         Guard(
             "mean weight",

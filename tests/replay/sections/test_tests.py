@@ -137,6 +137,20 @@ def test_the_macro_test_flips_the_signs_of_what_each_query_weighs() -> None:
     assert _row(found["pairs"], "large")["p"] < 0.001
 
 
+def test_tables_are_resampled_apart_from_each_other() -> None:
+    """Two tables of opposite differences cancel in the macro mean, and their chance does not."""
+    difference = np.random.default_rng(13).normal(0.0, 0.1, 60)
+    quality = {
+        "small": np.full(120, 0.3),
+        "large": np.full(120, 0.5),
+        "policy": 0.5 + np.concatenate([difference, -difference]),
+    }
+    row = _row(told(quality, ["a"] * 60 + ["b"] * 60, 1000, 0)["macro"]["pairs"], "large")
+    assert row["difference"] == pytest.approx(0.0, abs=1e-9)
+    expected = 2 * 1.96 * 0.1 / np.sqrt(120)
+    assert row["interval"][1] - row["interval"][0] == pytest.approx(expected, rel=0.3)
+
+
 def test_one_table_alone_is_the_pool() -> None:
     """Its rows and the macro mean say what the pool says, to the last digit."""
     found = told(_quality(60), ["a"] * 60, 1000, 7)

@@ -51,11 +51,11 @@ def test_the_ratio_is_the_integral_that_it_stands_for() -> None:
 def test_one_value_at_a_time_gives_the_same_p_and_it_never_rises() -> None:
     """States and streams are two forms of one test."""
     values = np.random.default_rng(34).normal(0.1, 1.0, 300)
-    state, found = Msprt(1.0, 0.3), []
+    state, found = Msprt(0.49, 0.3, theta=0.05), []
     for value in values:
         state = state.update(float(value))
         found.append(state.p)
-    assert found == pytest.approx(msprt_p_values(values, 1.0, 0.3).tolist(), rel=1e-9)
+    assert found == pytest.approx(msprt_p_values(values, 0.49, 0.3, theta=0.05).tolist(), rel=1e-9)
     assert (np.diff(found) <= 0).all()
     assert state.count == 300
 
