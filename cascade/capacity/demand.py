@@ -129,12 +129,18 @@ def _demand(
     if not isinstance(release.escalation, CalibratedEscalation) or stage is StageName.SMALL or observes or not high:
         low = 0.0 if _may_pass(release, stage) else pairs(least)
         if high - low <= _WHOLE:
-            return Demand(high, Basis.CONSTANT, "the release tells it for every query")
+            return Demand(high, Basis.CONSTANT, _told(release, stage))
     for each in evidence:
         measured, tokens = each.of(stage)
         if measured is not None:
             return Demand(min(measured, high), each.basis, each.detail, tokens)
     return Demand(high, Basis.WORST, "the most that the release may send: nothing tells what it does send")
+
+
+def _told(release: Release, stage: StageName) -> str:
+    held = " that the calibration holds for; the others are the safe mode's"
+    fused = stage is StageName.LARGE and isinstance(release.escalation, FusedEscalation)
+    return f"the release tells it for every query{held if fused else ''}"
 
 
 def _may_pass(release: Release, stage: StageName) -> bool:

@@ -69,6 +69,8 @@ class _OnRay:
             if isinstance(error.cause, ConfigError):
                 raise ConfigError(str(error.cause)) from None
             raise
+        except self._ray.exceptions.RayError as error:
+            raise ConfigError(f"--workers: a worker was lost: {type(error).__name__}") from None
 
 
 def _call(function: Callable[[Any], Any], item: Any) -> Any:

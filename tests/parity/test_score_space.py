@@ -33,6 +33,7 @@ _TWICE = "looks like sigmoid(sigmoid(logit))"
         (_PROBABILITIES, _LOGITS, Spaces(_L, _L), Relation.LOGIT, False, "REF answers probabilities and CAND logits"),
         (_LOGITS, _LOGITS, Spaces(_L, _P), Relation.SAME, False, "CAND is declared as probability and has scores"),
         (_LOGITS, 2.0 * _LOGITS - 1.0, Spaces(_L, _L), Relation.AFFINE, False, "y = a x + b with a = 2 and b = -1"),
+        (_LOGITS, 1.06 * _LOGITS + 0.02 * _NOISE, Spaces(_L, _L), Relation.AFFINE, False, "y = a x + b with a = 1.06"),
         (_LOGITS, -_LOGITS, Spaces(_L, _L), Relation.AFFINE, False, "turns the order round"),
         (_LOGITS, sigmoid(_LOGITS / 3 + 1), Spaces(_L, _P), Relation.AFFINE_SIGMOID, False, "a = 0.3333 and b = 1"),
         (_PROBABILITIES, sigmoid(_LOGITS / 3), Spaces(_P, _P), Relation.AFFINE_LOGIT, False, "a = 0.3333"),
