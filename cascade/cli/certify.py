@@ -205,6 +205,11 @@ def _finish(
         written = base.written(certificate.policy.escalation)
         written["evidence"] = {**(written.get("evidence") or {}), "certificate": certificate_digest(data)}
         typer.echo(f"release: {release_out}\n{write_release(release_out, written)}")
+        folders = [(release_out.parent / name).resolve() for name in ("calibration", "artifacts")]
+        if out.parent.resolve() not in folders:
+            typer.echo(
+                "the release names the certificate: put it into calibration/ beside the release, where it is looked for"
+            )
 
 
 def _write(option: str, path: Path, data: bytes) -> None:

@@ -31,8 +31,11 @@ def refuse(done: Outcome, asked: Asked) -> NoReturn:
 
 
 def tell_path(done: Outcome, console: Console) -> None:
-    """Tell the policies that were tested."""
-    rows = Table("family", "setting", "large share", "mean loss", "spread", "p", "", title="Tested, safest to cheapest")
+    """Tell the policies that were tested, and the delta that each p was held against."""
+    rows = Table(
+        "family", "setting", "large share", "mean loss", "spread", "p", "",
+        title=f"Tested, safest to cheapest, until p is above {done.delta:.3g}",
+    )  # fmt: skip
     for point in done.path:
         rows.add_row(
             point.family, f"{point.setting:.3g}", f"{point.large_share:.3f}", f"{point.mean:+.4f}",

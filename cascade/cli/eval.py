@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -141,11 +142,12 @@ def evaluate_tables(
             advance=advance,
         )
     told = report(done)
+    written = orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     try:
-        out.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        out.write_bytes(written)
     except OSError as error:
         raise ConfigError(f"--out {out}: cannot be written: {type(error).__name__}") from None
     print_summary(told, Console())
-    typer.echo(f"report: {out}")
+    typer.echo(f"report: {out}\nsha256:{hashlib.sha256(written).hexdigest()}")
     for line in write_pages(told, html, png):
         typer.echo(line)

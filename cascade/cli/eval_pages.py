@@ -26,11 +26,12 @@ def check_places(out: Path, html: Path | None, png: Path | None, tables: Sequenc
             raise ConfigError(f"{name} {path}: is a table that is read")
     if html is not None and html.resolve() == out.resolve():
         raise ConfigError(f"--html {html}: is where the report itself is written; name another file")
-    for name, path in (("--html", html), ("--png", png)):
+    for name, path in (("--out", out), ("--html", html), ("--png", png)):
         if path is not None and not path.absolute().parent.is_dir():
             raise ConfigError(f"{name} {path}: its folder is not there")
-    if html is not None and html.is_dir():
-        raise ConfigError(f"--html {html}: is a folder; name a file")
+    for name, path in (("--out", out), ("--html", html)):
+        if path is not None and path.is_dir():
+            raise ConfigError(f"{name} {path}: is a folder; name a file")
     if png is not None and png.exists() and not png.is_dir():
         raise ConfigError(f"--png {png}: is no folder")
 

@@ -66,6 +66,10 @@ def policies_of_release(path: Path, calibration: Calibration | None) -> ReleaseP
         raise ConfigError(f"release {path}: its escalation reads {release.calibration}; name that with --calibration")
     if release.calibration is not None and calibration is not None and release.calibration != calibration.sha256:
         raise ConfigError(f"release {path}: its escalation reads {release.calibration}, not {calibration.sha256}")
+    if release.mode == "observe":
+        raise ConfigError(
+            f"release {path}: in mode observe it serves always-large; say mode: cascade to replay its rules"
+        )
     if release.stages.small is None and release.stages.large is not None:
         raise ConfigError(f"release {path}: it has no small stage, and a replay is of a small and a large one")
     described = {"release": release.release, "policy_digest": loaded.policy_digest}

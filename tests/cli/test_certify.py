@@ -157,7 +157,7 @@ def test_what_nobody_judged_is_told(command: Command, tmp_path: Path) -> None:
         (("--levels-served", "normal=0.5,normal=0.5"), "--levels-served: each level once"),
         (("--levels-served", "normal=0.5"), "--levels-served: shares of at least 0 that sum to 1"),
         (("--fallbacks", "3"), "--fallbacks: write X/N"),
-        (("--fallbacks", "3/2", "--family", "static"), "3 of 2: "),
+        (("--fallbacks", "3/2", "--family", "static"), "--fallbacks: X/N counts N requests, at least 1, and X of them"),
         (("--fallback-rate", "2"), "--fallback-rate: a share"),
         (("--where", "q_class=none"), "column q_class: no query has the value asked for"),
         (("--large", "huge", "--family", "static"), "no column huge"),

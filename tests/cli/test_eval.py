@@ -103,7 +103,7 @@ def test_a_harmful_large_stage_is_announced(command: Command, table: Path) -> No
         (("--large", "huge"), "no column huge; scorers of this table are bm25, dense, large, small"),
         (("--table", "absent.parquet"), "table absent.parquet: there is no such file"),
         (("--table", "elsewhere/made.parquet"), "--table: two tables have the same file name"),
-        (("--out", "/"), "--out /: cannot be written: IsADirectoryError"),
+        (("--out", "/"), "--out /: is a folder; name a file"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(command: Command, table: Path, more: tuple[str, ...], message: str) -> None:

@@ -51,6 +51,12 @@ def test_a_release_without_levels_has_one_policy(tmp_path: Path) -> None:
     assert [*policies_of_release(_written(tmp_path), None).levels] == ["normal"]
 
 
+def test_a_release_that_observes_is_not_replayed_as_if_it_decided(tmp_path: Path) -> None:
+    """It serves always-large, whatever its rules would do."""
+    with pytest.raises(ConfigError, match="in mode observe it serves always-large"):
+        policies_of_release(_written(tmp_path, mode="observe"), None)
+
+
 def test_a_release_without_a_small_stage_cannot_be_replayed(tmp_path: Path) -> None:
     """Nor can one that asks no stage at all."""
     large = release_data()["stages"]["large"]

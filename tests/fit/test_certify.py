@@ -264,8 +264,9 @@ def test_fallbacks_that_lose_too_much_leave_nothing_to_certify(tmp_path: Path, t
     assert done.refusal is not None
     assert "levels and fallbacks alone may lose more" in done.refusal.says[0]
     assert done.path == ()
-    with pytest.raises(ConfigError, match="--levels-served: no level degraded-9; there are small, first-stage"):
+    with pytest.raises(ConfigError, match="--levels-served: no level degraded-9; there are normal, small, first-stage"):
         _certify(tmp_path, table, _asked(mix=Mix("normal", {"normal": 0.5, "degraded-9": 0.5})))
+    assert len((tmp_path / "attempts.jsonl").read_bytes().splitlines()) == 1, "what is refused is no attempt"
 
 
 def test_unjudged_documents_widen_the_bound(tmp_path: Path, table: ScoreTable) -> None:

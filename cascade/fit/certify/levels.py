@@ -20,7 +20,7 @@ from cascade.replay.queries import ReplayedQuery
 from cascade.replay.sweep import Metric
 from cascade.statistics.betting import Bets, betting_upper_bound
 
-__all__ = ["Budget", "budget_of", "quality_of"]
+__all__ = ["Budget", "budget_of", "check_levels", "quality_of"]
 
 _POLICY: Final = 0.8
 """The share of delta that the policy itself may spend where other bounds stand beside its own."""
@@ -60,12 +60,21 @@ class Budget:
         )
 
 
+def check_levels(asked: Asked, levels: Mapping[str, Policy]) -> None:
+    """Raise ConfigError for a level that nobody knows, before an attempt is counted."""
+    mix = asked.mix
+    unknown = [] if mix is None else [name for name in mix.others if name not in {*levels, FIRST_STAGE, SMALL}]
+    if mix is not None and unknown:
+        there = ", ".join([mix.normal, *levels, SMALL, FIRST_STAGE])
+        raise ConfigError(f"--levels-served: no level {unknown[0]}; there are {there}")
+
+
 def budget_of(
     asked: Asked, attempt: Attempts, queries: Sequence[ReplayedQuery], large: FloatArray, levels: Mapping[str, Policy]
 ) -> Budget:
     """Bound what levels and fallbacks lose on the queries that certify, each at its share of delta.
 
-    ``large`` is the quality of always-large (n,). Raises ConfigError for a level that nobody knows.
+    ``large`` is the quality of always-large (n,).
     """
     mix = asked.mix
     if mix is None or not mix.bounds:
@@ -85,12 +94,9 @@ def budget_of(
 
 
 def quality_of(name: str, queries: Sequence[ReplayedQuery], k: int, levels: Mapping[str, Policy]) -> FloatArray:
-    """Return what a level, or the first-stage or small order, serves (n,). Raises ConfigError for another name."""
+    """Return what a level, or the first-stage or small order, serves (n,)."""
     if name in levels:
         return np.asarray(play(queries, levels[name], k, Metric.NDCG, prices=()).sweep.quality[0])
     if name == FIRST_STAGE:
         return np.asarray(baselines.first_stage(queries, k, Metric.NDCG).quality[0])
-    if name == SMALL:
-        return np.asarray(baselines.small(queries, k, Metric.NDCG).quality[0])
-    known = ", ".join([*levels, SMALL, FIRST_STAGE])
-    raise ConfigError(f"--levels-served: no level {name}; there are {known}")
+    return np.asarray(baselines.small(queries, k, Metric.NDCG).quality[0])

@@ -31,11 +31,12 @@ class Refusal:
 
 
 def refused(
-    asked: Asked, budget: Budget, attempt: Attempts, chosen: FloatArray, path: Sequence[int], n: int, p: Sequence[float]
+    asked: Asked, budget: Budget, attempt: Attempts, every: FloatArray, path: Sequence[int], n: int, p: Sequence[float]
 ) -> Refusal:
-    """Say why no policy of ``path`` was certified, from losses (S, Q) of the queries that chose it.
+    """Say why no policy of ``path`` was certified, from losses (S, Q) of all queries that chose it or were to certify it.
 
-    The mean and spread are those of the first of the path, which is the easiest to certify.
+    The mean and spread are those of the first of the path, which is the easiest to certify. They are advice, and test
+    nothing.
     """
     if not path:
         return Refusal(
@@ -46,15 +47,15 @@ def refused(
             n, None, None,
             (f"levels and fallbacks alone may lose more than epsilon {asked.epsilon:g}: nothing is left for the policy",),
         )  # fmt: skip
-    easiest = chosen[path[0]]
+    easiest = every[path[0]]
     mean, sigma = float(easiest.mean()), float(np.std(easiest))
     least = least_queries(budget.epsilon, budget.delta)
     needed = queries_needed(sigma, mean, budget.epsilon, budget.delta)
     says = [
         f"{n} queries certify, and the easiest policy has p {p[0]:.3g}: above delta, {budget.delta:.3g} at attempt {attempt.number}",
-        "its mean loss on the queries that chose it is not below epsilon: no number of queries would do"
+        f"its mean loss {mean:.4f} on all {easiest.size} queries is not below epsilon: no number of queries would do"
         if needed is None
-        else f"about {needed} would do at its mean loss {mean:.4f} and spread {sigma:.3f} on the queries that chose it",
+        else f"about {needed} would do at its mean loss {mean:.4f} and spread {sigma:.3f} on all {easiest.size} queries",
     ]
     if n < least and (needed is None or least <= needed):
         says.insert(1, f"at least {least} must certify even where none of them loses anything")

@@ -18,7 +18,7 @@ from cascade.fit.calibrate import Fitted, fit_calibration, scorer_identity
 from cascade.fit.certify.asked import Asked
 from cascade.fit.certify.attempts import attempt
 from cascade.fit.certify.holes import judged_heads
-from cascade.fit.certify.levels import Budget, budget_of
+from cascade.fit.certify.levels import Budget, budget_of, check_levels
 from cascade.fit.certify.path import choose_path
 from cascade.fit.certify.policies import NEED_CALIBRATION, Policies
 from cascade.fit.certify.reading import Read, pairs_of, read_for
@@ -59,12 +59,16 @@ class Supplied:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A certificate, or why there is none; the calibration where one was fitted here; and what was tested."""
+    """A certificate, or why there is none; the calibration where one was fitted here; and what was tested.
+
+    ``delta`` is what the tests might spend: less than was asked for, after attempts and what is served beside.
+    """
 
     certificate: Certificate | None
     refusal: Refusal | None
     fitted: CalibrationArtefact | None
     path: tuple[PathPoint, ...]
+    delta: float
 
 
 def certify(
@@ -76,6 +80,7 @@ def certify(
 
 
 def _certified(tables: Sequence[ScoreTable], asked: Asked, given: Supplied, progress: Progress) -> Outcome:
+    check_levels(asked, given.levels)
     fits = given.calibration is None and bool(NEED_CALIBRATION & set(asked.families))
     read = read_for(tables, asked, given.calibration, fits=fits)
     fitted = _fit(read, asked, progress) if fits else None
@@ -97,14 +102,15 @@ def _certified(tables: Sequence[ScoreTable], asked: Asked, given: Supplied, prog
     points = _points(replay, losses, path, tested, read)
     artefact = None if fitted is None else fitted.artefact
     if tested.accepted is None:
-        told = refused(asked, budget, tried, chosen, path, len(read.certify), tested.p)
-        return Outcome(None, told, artefact, points)
+        every = np.concatenate([chosen, losses], axis=1)
+        told = refused(asked, budget, tried, every, path, len(read.certify), tested.p)
+        return Outcome(None, told, artefact, points, budget.delta)
     at = tested.accepted
     policy = policies.of(replay.family[at], replay.rules[at])
     certificate = _certificate(
         read, asked, given, budget, tried, points, replay, at, losses[at], policy, calibration, informed(chosen[at])
     )
-    return Outcome(certificate, None, artefact, points)
+    return Outcome(certificate, None, artefact, points, budget.delta)
 
 
 def _fit(read: Read, asked: Asked, progress: Progress) -> Fitted:

@@ -39,6 +39,8 @@ class Mix:
             raise ConfigError("name either --fallback-rate or --fallbacks")
         if self.fallback_rate is not None and not 0.0 <= self.fallback_rate < 1.0:
             raise ConfigError("--fallback-rate: a share of at least 0 and below 1 is wanted")
+        if self.fallbacks is not None and not 0 <= self.fallbacks[0] <= self.fallbacks[1] != 0:
+            raise ConfigError("--fallbacks: X/N counts N requests, at least 1, and X of them")
 
     @property
     def others(self) -> tuple[str, ...]:
