@@ -1,4 +1,4 @@
-.PHONY: demo test test-browser test-clients test-engines check lock
+.PHONY: demo soak test test-browser test-clients test-engines check lock
 
 PYTHON ?= python3
 VENV := .venv
@@ -28,6 +28,9 @@ test-clients: $(VENV)/installed
 test-engines: $(VENV)/installed
 	scripts/engines install
 	$(BIN)/python -m pytest -m engines tests/engines
+
+soak: $(VENV)/installed
+	$(BIN)/python -m evals.soak --seconds 600 --faults 10000 --seed 1
 
 check: $(VENV)/installed
 	scripts/check

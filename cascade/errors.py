@@ -9,7 +9,9 @@ CascadeError
     ├── StageUnreachable
     ├── StageOverloaded
     ├── StageRefused
-    └── StageInvalidAnswer
+    ├── StageInvalidAnswer
+    ├── StageBreakerOpen     nothing left: its server failed too often of late
+    └── StageTooLate         nothing more left: what remained of the time is less than such a call takes
 
 No message holds query or document text, nor what an upstream wrote: an upstream may echo its input.
 """
@@ -27,11 +29,13 @@ __all__ = [
     "NotAnswered",
     "RequestError",
     "RequestFault",
+    "StageBreakerOpen",
     "StageError",
     "StageInvalidAnswer",
     "StageOverloaded",
     "StageRefused",
     "StageTimeout",
+    "StageTooLate",
     "StageUnreachable",
 ]
 
@@ -54,6 +58,11 @@ class RequestFault(StrEnum):
     BODY_TOO_LARGE = "body_too_large"
     UNSUPPORTED = "unsupported"
     TOO_SLOW = "too_slow"
+    TOO_LONG = "too_long"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    OVER_QUOTA = "over_quota"
+    BUSY = "busy"
     NOT_READY = "not_ready"
     NOT_ANSWERED = "not_answered"
 
@@ -122,3 +131,15 @@ class StageInvalidAnswer(StageError):
     """The stage answered with something that cannot be trusted as scores."""
 
     reason = DegradedReason.STAGE_INVALID_ANSWER
+
+
+class StageBreakerOpen(StageError):
+    """The stage failed too often of late to be asked."""
+
+    reason = DegradedReason.BREAKER_OPEN
+
+
+class StageTooLate(StageError):
+    """What was left of the time is less than the stage is expected to take."""
+
+    reason = DegradedReason.DEADLINE_TOO_SHORT

@@ -5,29 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from cascade.text import Text
 
 __all__ = [
+    "LOWEST_PRIORITY",
     "Action",
+    "BreakerState",
     "Candidate",
     "Decision",
     "DegradedReason",
+    "Denied",
     "Dialect",
     "Estimates",
     "Exclusion",
     "Fingerprint",
+    "Lane",
     "Level",
+    "LevelReason",
     "QueryClass",
     "RankedCandidate",
     "Ranking",
     "Request",
+    "RetryOutcome",
     "Round",
     "ScoreSpace",
     "StageCost",
     "StageName",
     "StageScores",
+    "Verdict",
 ]
+
+
+LOWEST_PRIORITY: Final = 9
+"""The last class of requests; 0 is the first."""
 
 
 class StageName(StrEnum):
@@ -46,10 +58,25 @@ class DegradedReason(StrEnum):
     STAGE_OVERLOADED = "stage_overloaded"
     STAGE_REFUSED = "stage_refused"
     STAGE_INVALID_ANSWER = "stage_invalid_answer"
+    BREAKER_OPEN = "breaker_open"
     DEADLINE_TOO_SHORT = "deadline_too_short"
     LOAD_LEVEL = "load_level"
     CALIBRATION_MISMATCH = "calibration_mismatch"
     INTERNAL_ERROR = "internal_error"
+
+
+class LevelReason(StrEnum):
+    """What the load level was last changed for. The list is closed."""
+
+    START = "start"
+    WAIT = "wait"
+    QUEUE_AGE = "queue_age"
+    MISSES = "misses"
+    LIMIT = "limit"
+    BREAKER = "breaker"
+    ROOM = "room"
+    PINNED = "pinned"
+    UNPINNED = "unpinned"
 
 
 class Dialect(StrEnum):
@@ -91,11 +118,58 @@ class QueryClass(StrEnum):
     OTHER = "other"
 
 
+class BreakerState(StrEnum):
+    """Whether rounds leave for a server. The list is closed."""
+
+    CLOSED = "closed"
+    HALF_OPEN = "half_open"
+    OPEN = "open"
+
+
+class RetryOutcome(StrEnum):
+    """What became of a call that failed and might be made again. The list is closed."""
+
+    ANSWERED = "answered"
+    FAILED = "failed"
+    NO_BUDGET = "no_budget"
+    NO_TIME = "no_time"
+
+
 class Exclusion(StrEnum):
     """Why a document was left out of a stage."""
 
     BLANK = "blank"
     REFUSED = "refused"
+
+
+class Lane(StrEnum):
+    """Where a request waits."""
+
+    SHORT = "short"
+    LONG = "long"
+
+
+class Verdict(StrEnum):
+    """What became of a request that asked for a seat. The list is closed."""
+
+    ADMITTED = "admitted"
+    WAITED = "waited"
+    EXPIRED = "expired"
+    DISPLACED = "displaced"
+    CLOSED = "closed"
+    ABANDONED = "abandoned"
+    OVER_RATE = "over_rate"
+    OVER_CONCURRENT = "over_concurrent"
+
+
+class Denied(StrEnum):
+    """Why a request is not let in. The list is closed."""
+
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+    EXPIRED = "expired"
+    NOT_ALLOWED = "not_allowed"
+    OTHER_TENANT = "other_tenant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +191,7 @@ class Request:
     ``fail_closed`` asks for an error in place of a degraded answer. ``instruction`` tells an
     instruction-following reranker what relevance means here. ``max_query_tokens``,
     ``max_document_tokens`` and ``max_pair_tokens`` clip what is scored, by estimate. ``small_only``
-    leaves the large stage out where the small one scored.
+    leaves the large stage out where the small one scored. ``priority`` is the class that it waits in, 0 the first.
     """
 
     query: Text
@@ -132,6 +206,7 @@ class Request:
     max_document_tokens: int | None = None
     max_pair_tokens: int | None = None
     small_only: bool = False
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +234,7 @@ class StageCost:
     pairs that were not read in full. Milliseconds are those on the round's path, None where the
     server does not tell: of calls that a server answered at the same time the slowest, of calls that
     were computed here their sum over the threads that shared them, and the wait until the first began.
-    ``server_ms`` is the total as the server tells it.
+    ``server_ms`` is the total as the server tells it, ``room_ms`` the wait for room among the texts in flight.
     """
 
     calls: int
@@ -170,6 +245,7 @@ class StageCost:
     queue_ms: float | None = None
     compute_ms: float | None = None
     server_ms: float | None = None
+    room_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from cascade.policy import depth_rules as depth
 from cascade.policy import escalation_rules as escalation
 from cascade.policy import level_specs as levels
 from cascade.policy import release as model
+from cascade.server.key_file import KeyEntry
 from cascade.server.settings import ENVIRONMENT_PREFIX, Settings
 from cascade.signals.catalogue import SIGNALS
 from cascade.telemetry.metrics import Metrics
@@ -33,6 +34,9 @@ def configuration() -> str:
         f"setting is its name in capitals behind `{ENVIRONMENT_PREFIX}` (two underscores). A relative path in a settings "
         "file counts from that file.\n",
         _table(Settings),
+        "### A file of keys\n\nA mapping with the one key `keys`, a list of these. `cascade keys new NAME` makes a key and its "
+        "entry; [admission.md](admission.md) says what keys do.\n",
+        _table(KeyEntry),
         "## A release\n\n`${NAME}` in any string stands for an environment variable. A time not named by the caller, in "
         "`deadline_ms` or a header, is the release's `total_ms`.\n",
         _table(model.Release),
@@ -60,17 +64,23 @@ def configuration() -> str:
         _table(model.Budgets),
         "### limits\n",
         _table(model.Limits),
+        "#### A tenant\n\nIn each process. What it means is in [admission.md](admission.md).\n",
+        _table(model.TenantLimits),
         "### levels\n\nA list. The first level is the release as it stands and has a name alone; each other one is the "
         "release with these keys in place of its own, and must be a valid release. What nothing reaches at a level is left "
         "out of it: without escalation the large stage. A release without `levels` has one, `normal`. Mode `observe` has "
-        "none. The setting `level` says which one decides.\n",
+        "none. Load steps through them, unless the setting `level` pins one.\n",
         _table(levels.LevelSpec),
+        "### overload\n\nHow levels are stepped is told in [overload.md](overload.md).\n",
+        _table(model.Overload),
         "### evidence\n\nNot part of the policy digest. A digest is `sha256:` and that of the file's bytes.\n",
         _table(model.Evidence),
         f"### stages: a server\n\nAdapters {', '.join(f'`{name}`' for name in _HTTP)}. Nothing declared here is sent to "
         "the server but `model`, `score_space` (as the request for raw scores) and `instruction`; what the server says of "
         "itself is in `/status`, and `cascade doctor` holds it against what is declared.\n",
         _table(model.HttpStage, first={"adapter": "one of the names above"}),
+        "#### breaker\n\nWhat opens it and closes it again is told in [faults.md](faults.md).\n",
+        _table(model.BreakerRules),
         "#### auth\n\nExactly one of:\n",
         _table(model.Auth),
         "### stages: a cross-encoder on this machine (`onnx`)\n",
@@ -156,7 +166,7 @@ def _plain(annotation: Any) -> str:
         return known
     if get_origin(annotation) in (dict, Mapping):
         return "mapping"
-    return "path" if getattr(annotation, "__name__", "") == "Path" else ""
+    return {"Path": "path", "datetime": "time", "date": "day"}.get(getattr(annotation, "__name__", ""), "")
 
 
 def metrics() -> str:

@@ -10,11 +10,13 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cascade.errors import (
+    StageBreakerOpen,
     StageError,
     StageInvalidAnswer,
     StageOverloaded,
     StageRefused,
     StageTimeout,
+    StageTooLate,
     StageUnreachable,
 )
 from cascade.pipeline import Pipeline
@@ -41,6 +43,8 @@ STAGE_ERRORS: tuple[type[StageError], ...] = (
     StageOverloaded,
     StageRefused,
     StageInvalidAnswer,
+    StageBreakerOpen,
+    StageTooLate,
 )
 _TEXTS = ("ant", "bee", "cat", "dog", "eel", "fox", "", " \t")
 

@@ -65,8 +65,10 @@ def test_a_query_is_escalated_whole_in_two_rounds(k: int) -> None:
 
 
 def test_a_second_round_that_cannot_fit_is_left_out() -> None:
-    """Four pairs took 20 ms, eight would take 40 and 30 are left: the first round and its action stand, and it is told."""
-    played = escalate(_QUERY, rule(**_TWO_ROUNDS), large={"delays_ms": [20.0]}, budgets={"large_ms": 50})
+    """Eight pairs take 40 ms as a rule and 30 are left: the first round and its action stand, and it is told."""
+    played = escalate(
+        _QUERY, rule(**_TWO_ROUNDS), large={"delays_ms": [20.0]}, budgets={"large_ms": 50}, known_ms_a_pair=5.0
+    )
     decision = played.ranking.decision
     assert [len(call) for call in played.sent] == [4]
     assert _block(played) == _by_large(_BY_SMALL[:4])
@@ -75,13 +77,25 @@ def test_a_second_round_that_cannot_fit_is_left_out() -> None:
     assert (decision.action, decision.degraded) == (Action.CLUSTER, (DegradedReason.DEADLINE_TOO_SHORT,))
     assert played.took_ms == pytest.approx(20.0)
     assert decision.estimates is not None
+    told = [(item.outcome, item.code, item.sent) for item in decision.rounds]
+    assert told == [("ok", "", 12), ("ok", "", 4), ("deadline_too_short", "no_time", 0)]
 
 
-def test_a_second_round_that_fits_exactly_is_made() -> None:
-    """Eight pairs of 5 ms each in 40 ms."""
-    played = escalate(_QUERY, rule(**_TWO_ROUNDS), large={"delays_ms": [19.0, 1.0]}, budgets={"large_ms": 60})
+def test_a_second_round_that_fits_is_made() -> None:
+    """Eight pairs take 40 ms as a rule, and 41 are left."""
+    played = escalate(
+        _QUERY, rule(**_TWO_ROUNDS), large={"delays_ms": [19.0, 1.0]}, budgets={"large_ms": 60}, known_ms_a_pair=5.0
+    )
     assert [len(call) for call in played.sent] == [4, 8]
     assert played.ranking.decision.degraded == ()
+
+
+def test_a_first_round_that_cannot_fit_leaves_the_small_order() -> None:
+    """Four pairs take 80 ms as a rule and 60 are left: nothing is sent to the large stage, and the answer says so."""
+    played = escalate(_QUERY, rule(**_TWO_ROUNDS), known_ms_a_pair=20.0)
+    assert (played.sent, played.order) == ([], _BY_SMALL)
+    assert played.ranking.decision.degraded == (DegradedReason.DEADLINE_TOO_SHORT,)
+    assert played.took_ms == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("failure", [StageOverloaded, StageTimeout, ValueError("a fault")])

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from cascade import __version__
-from cascade.cli import calibrate, collect, config, doctor, example, release, rerank, serve
+from cascade.cli import calibrate, collect, config, doctor, example, keys, release, rerank, serve
 from cascade.cli.capacity import capacity
 from cascade.cli.certify import certify
 from cascade.cli.eval import evaluate_tables
@@ -32,6 +32,7 @@ app.command("capacity")(capacity)
 app.command("doctor")(doctor.doctor)
 config.app.command("example")(example.example)
 app.add_typer(config.app, name="config")
+app.add_typer(keys.app, name="keys")
 app.add_typer(release.app, name="release")
 
 

@@ -24,7 +24,7 @@ from cascade.replay.collect import choose_queries
 from cascade.replay.collection import load_collection
 from cascade.replay.run import Asked, Collected, Report, check_output, collect_table
 from cascade.replay.scorers import scorer_columns
-from cascade.server.lifecycle import read_release
+from cascade.server.building import read_release
 from cascade.server.settings import Settings
 from cascade.stages.build import build_stages
 from cascade.stages.cores import usable_cores

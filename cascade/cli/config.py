@@ -15,7 +15,8 @@ from cascade.errors import ConfigError
 from cascade.policy.levels import level_named
 from cascade.policy.release import EmbeddingStage, OnnxStage
 from cascade.rollout.load import variables_of
-from cascade.server.lifecycle import query_hash, read_bundle, read_release
+from cascade.server.building import query_hash, read_bundle, read_release
+from cascade.server.gate import check_keys
 from cascade.stages.build import build_stages
 from cascade.stages.onnx_model import worker_pool
 from cascade.stages.weights import find_model
@@ -33,6 +34,7 @@ def validate(release: ReleaseFile = None, config: ConfigFile = None) -> None:
     loaded = bundle.loaded
     level_named(loaded.release, settings.level)
     query_hash(settings.query_hash_key_file)
+    check_keys(settings)
     pool = worker_pool(1)
     build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=os.environ)
     pool.shutdown()

@@ -13,7 +13,7 @@ import orjson
 import typer
 
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
-from cascade.server.lifecycle import read_release
+from cascade.server.building import read_release
 from cascade.server.settings import Settings
 from cascade.stages.build import build_stages
 from cascade.stages.doctor import Examination, examine

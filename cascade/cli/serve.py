@@ -19,7 +19,7 @@ def serve(
     admin_host: Annotated[str | None, typer.Option(help="Address of the admin listener.")] = None,
     admin_port: Annotated[int | None, typer.Option(help="Port of the admin listener; 0 picks a free one.")] = None,
     level: Annotated[
-        str | None, typer.Option(help="Load level of the release to serve; unset means the first.")
+        str | None, typer.Option(help="Load level of the release to pin; unset means that load steps through them.")
     ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     config: ConfigFile = None,

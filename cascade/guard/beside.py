@@ -10,16 +10,20 @@ __all__ = ["Beside"]
 
 
 class Beside:
-    """Keep at most ``most`` pieces of work under way. Work handles its own faults and bounds its own time."""
+    """Keep at most ``most`` pieces of work under way, none while ``paused``.
+
+    Work handles its own faults and bounds its own time.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._under_way: set[asyncio.Task[None]] = set()
         self._closed = False
+        self.paused = False
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Begin ``work`` in a task of its own, which outlives the caller's; tell whether there was room."""
-        if self._closed or len(self._under_way) >= self._most:
+        if self._closed or self.paused or len(self._under_way) >= self._most:
             return False
         task = asyncio.create_task(work())
         self._under_way.add(task)

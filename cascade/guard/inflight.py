@@ -1,30 +1,40 @@
-"""Bound the work under way at one endpoint, counted in texts."""
+"""Bound the work under way at one endpoint, counted in texts and in tokens."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
 
 __all__ = ["TextLimiter"]
 
+_UNBOUNDED: Final = sys.maxsize
+
+
+class _Need(NamedTuple):
+    texts: int
+    tokens: int
+
 
 class TextLimiter:
-    """Let at most ``limit`` texts be in flight; who waits is served first come, first served.
+    """Let at most ``limit`` texts and ``token_limit`` tokens be in flight; who waits is served first come, first served.
 
     Servers count one permit a text, not one a request: sixteen requests of 32 texts are 512.
-    A hold of more texts than the limit waits until nothing else is in flight, then passes alone.
-    Cancelling a waiter frees its place. Cost grows with the number of waiters only. The limit may
-    change at any time: what is in flight stays, and who waits is held to the new one.
+    A hold of more than a limit waits until nothing else is in flight, then passes alone.
+    Cancelling a waiter frees its place. Cost grows with the number of waiters only. The limits may
+    change at any time: what is in flight stays, and who waits is held to the new ones.
     """
 
-    def __init__(self, limit: int) -> None:
-        if limit < 1:
-            raise ValueError("a limit is at least one text")
+    def __init__(self, limit: int, token_limit: int = _UNBOUNDED) -> None:
+        _check(limit, token_limit)
         self._limit = limit
+        self._token_limit = token_limit
         self.in_flight = 0
-        self._waiters: deque[tuple[int, asyncio.Future[int]]] = deque()
+        self.tokens_in_flight = 0
+        self._waiters: deque[tuple[_Need, asyncio.Future[_Need], float]] = deque()
 
     @property
     def limit(self) -> int:
@@ -33,27 +43,54 @@ class TextLimiter:
 
     @limit.setter
     def limit(self, limit: int) -> None:
-        if limit < 1:
-            raise ValueError("a limit is at least one text")
-        self._limit = limit
+        self.set_limits(limit, self._token_limit)
+
+    @property
+    def token_limit(self) -> int:
+        """Return the most tokens in flight."""
+        return self._token_limit
+
+    @property
+    def waiting(self) -> int:
+        """Return how many wait for room."""
+        return len(self._waiters)
+
+    @property
+    def oldest_wait_ms(self) -> float:
+        """Return how long the first in line has waited by now, 0 where none waits."""
+        if not self._waiters:
+            return 0.0
+        return (asyncio.get_running_loop().time() - self._waiters[0][2]) * 1000
+
+    def has_room(self, texts: int, tokens: int = 0) -> bool:
+        """Tell whether a hold would not have to wait."""
+        return not self._waiters and self._fits(self._bounded(_Need(texts, tokens)))
+
+    def set_limits(self, texts: int, tokens: int) -> None:
+        """Bound what is in flight anew."""
+        if (texts, tokens) == (self._limit, self._token_limit):
+            return
+        _check(texts, tokens)
+        self._limit, self._token_limit = texts, tokens
         self._grant()
 
     @asynccontextmanager
-    async def hold(self, texts: int) -> AsyncIterator[None]:
-        """Wait for room for ``texts``, hold it inside the block, and give it back."""
-        held = await self._acquire(texts)
+    async def hold(self, texts: int, tokens: int = 0) -> AsyncIterator[None]:
+        """Wait for room, hold it inside the block, and give it back."""
+        held = await self._acquire(_Need(texts, tokens))
         try:
             yield
         finally:
             self._release(held)
 
-    async def _acquire(self, texts: int) -> int:
-        need = min(texts, self._limit)
-        if not self._waiters and self.in_flight + need <= self._limit:
-            self.in_flight += need
+    async def _acquire(self, wanted: _Need) -> _Need:
+        need = self._bounded(wanted)
+        if not self._waiters and self._fits(need):
+            self._take(need)
             return need
-        turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        waiter = (texts, turn)
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[_Need] = loop.create_future()
+        waiter = (wanted, turn, loop.time())
         self._waiters.append(waiter)
         try:
             return await turn
@@ -65,16 +102,32 @@ class TextLimiter:
                 self._grant()
             raise
 
-    def _release(self, held: int) -> None:
-        self.in_flight -= held
+    def _bounded(self, wanted: _Need) -> _Need:
+        return _Need(min(wanted.texts, self._limit), min(wanted.tokens, self._token_limit))
+
+    def _fits(self, need: _Need) -> bool:
+        return self.in_flight + need.texts <= self._limit and self.tokens_in_flight + need.tokens <= self._token_limit
+
+    def _take(self, need: _Need) -> None:
+        self.in_flight += need.texts
+        self.tokens_in_flight += need.tokens
+
+    def _release(self, held: _Need) -> None:
+        self.in_flight -= held.texts
+        self.tokens_in_flight -= held.tokens
         self._grant()
 
     def _grant(self) -> None:
         while self._waiters:
-            texts, turn = self._waiters[0]
-            need = min(texts, self._limit)
-            if turn.done() or self.in_flight + need > self._limit:  # done: cancelled, its own handler is yet to run
+            wanted, turn, _ = self._waiters[0]
+            need = self._bounded(wanted)
+            if turn.done() or not self._fits(need):  # done: cancelled, its own handler is yet to run
                 return
             self._waiters.popleft()
-            self.in_flight += need
+            self._take(need)
             turn.set_result(need)
+
+
+def _check(texts: int, tokens: int) -> None:
+    if texts < 1 or tokens < 1:
+        raise ValueError("a limit is at least one text and one token")

@@ -8,9 +8,11 @@ from cascade.calibration.calibrated import Calibration
 from cascade.errors import NotAnswered
 from cascade.guard.beside import Beside
 from cascade.guard.deadline import Clock, Deadline
+from cascade.guard.pressure import Pressure
+from cascade.guard.under_way import UnderWay
 from cascade.pipeline.answer import Answering
 from cascade.pipeline.keeping import Keeping
-from cascade.pipeline.rounds import Rounds
+from cascade.pipeline.rounds import Planned, Rounds
 from cascade.pipeline.run import Run
 from cascade.policy.budget import small_budget_ms
 from cascade.policy.depth import DepthReason, choose_depth
@@ -29,13 +31,14 @@ class Pipeline:
     """Answer requests by one release at one of its load levels, from beginning to end.
 
     ``normal`` is the release as it stands, and ``release`` what it is at ``level``, worked out once. ``stages`` are
-    those that the level asks.
+    those that the level asks, ``every_stage`` those of the release.
 
     The order given back is always whole: the large stage's block on top, then the small order, then
     first-stage order, as far as each stage answered in time. ``own_ms`` of a decision is the time
     that no stage was awaited. ``calibration`` is the one that the release names, None where it names none or
     where it was fitted for other stages: then the safe mode decides. ``recorder`` is told of every
     decided request; in mode observe, ``beside`` bounds how many the small stage scores at a time for it.
+    ``under_way`` can end the time of every request at once. ``pressure`` is told of every request.
     """
 
     def __init__(
@@ -51,16 +54,20 @@ class Pipeline:
         count_fault: Callable[[BaseException], None],
         recorder: Recorder | None = None,
         beside: Beside | None = None,
+        under_way: UnderWay | None = None,
+        pressure: Pressure | None = None,
     ) -> None:
         self.normal = release
         self.level = level_named(release, level)
         self.release = at_level(release, self.level.name)
         self.stages = _asked(self.release, stages) if self.level.is_above_normal else stages
-        self._every_stage = stages
+        self.every_stage = stages
         self._calibration = calibration
         self._clock = clock
         self._new_id = new_id
         self._count_fault = count_fault
+        self._under_way = under_way or UnderWay()
+        self._pressure = pressure or Pressure(clock)
         self._rounds = Rounds(self.stages, clock, count_fault)
         self._answering = Answering(self.release, self.level, calibration, self.stages, clock, hash_query)
         self._keeping = Keeping(self.release, calibration, self._rounds, clock, count_fault, recorder, beside)
@@ -68,30 +75,43 @@ class Pipeline:
     @property
     def takes_instruction(self) -> bool:
         """Tell whether every stage passes an instruction of the caller's on: at any level, as load refuses nothing."""
-        return bool(self._every_stage) and all(stage.takes_instruction for stage in self._every_stage.values())
+        return bool(self.every_stage) and all(stage.takes_instruction for stage in self.every_stage.values())
 
-    async def rerank(self, request: Request, *, arrived: float | None = None) -> Ranking:
+    async def rerank(
+        self, request: Request, *, arrived: float | None = None, unscored: DegradedReason | None = None
+    ) -> Ranking:
         """Return the ranking of a valid request before its deadline.
 
-        ``arrived`` is when the request came, on the pipeline's clock. Raises NotAnswered only for a
-        caller that asked for an error in place of a degraded answer.
+        ``arrived`` is when the request came, on the pipeline's clock. ``unscored`` is why no stage is to be asked:
+        then the answer is first-stage order, at once. Raises NotAnswered only for a caller that asked for an
+        error in place of a degraded answer.
         """
         started = self._clock() if arrived is None else arrived
         run = Run(request, self._new_id())
         budgets = self.release.budgets
         asked_ms = budgets.total_ms if request.deadline_ms is None else request.deadline_ms
         deadline = Deadline(started + asked_ms / 1000.0, self._clock)
+        self._pressure.arrived(self.level.index)
         try:
-            async with deadline.earlier_by_ms(budgets.reserve_ms / 2).timeout():
-                await self._run_stages(run, deadline.earlier_by_ms(budgets.reserve_ms))
+            if unscored is not None:
+                run.degrade(unscored)
+                run.depth_reason = DepthReason.NOT_ADMITTED
+            else:
+                async with deadline.earlier_by_ms(budgets.reserve_ms / 2).timeout() as scope:
+                    with self._under_way.within(scope):
+                        await self._run_stages(run, deadline.earlier_by_ms(budgets.reserve_ms))
         except TimeoutError:
-            run.degrade(DegradedReason.STAGE_TIMEOUT)
+            ended = self._under_way.ended
+            run.degrade(DegradedReason.DEADLINE_TOO_SHORT if ended else DegradedReason.STAGE_TIMEOUT)
         except Exception as error:  # noqa: BLE001 - the request boundary: a fault of ours costs quality, never the answer
             self._count_fault(error)
             run.degrade(DegradedReason.INTERNAL_ERROR)
+        finally:
+            self._pressure.left(self.level.index)
         if self.level.is_above_normal and changes_means(self.normal, self.release, request):
             run.degrade(DegradedReason.LOAD_LEVEL)
         ranking = self._answering.rank(run, started, asked_ms)
+        self._pressure.answered(ranking.decision, admitted=unscored is None)
         self._keeping.keep(run, ranking.decision)
         if ranking.decision.degraded and (request.fail_closed or self.release.fallback == "error"):
             raise NotAnswered(ranking.decision)
@@ -110,7 +130,8 @@ class Pipeline:
         direct = 0 if run.request.small_only else goes_direct(release.escalation, signals)
         if direct and run.depth and StageName.LARGE in self.stages:
             run.action = Action.DIRECT
-            await self._large(run, range(min(direct, run.depth)), deadline.within_ms(release.budgets.large_ms))
+            head, within = range(min(direct, run.depth)), deadline.within_ms(release.budgets.large_ms)
+            await self._large(run, head, self._plan_large(run, head, within))
             if run.large:
                 return
         if StageName.SMALL in self.stages and run.depth:
@@ -127,32 +148,34 @@ class Pipeline:
         """Score with the large stage all that may be scored, as if there were no cascade."""
         run.depth = min(self.release.limits.max_candidates, len(run.request.candidates))
         run.depth_reason, run.action = DepthReason.OBSERVE, Action.QUERY
-        await self._large(run, range(run.depth), deadline)
+        every = range(run.depth)
+        await self._large(run, every, self._plan_large(run, every, deadline))
 
     async def _escalate(self, run: Run, deadline: Deadline) -> None:
         """Send what the release escalates, in one round or two, while the deadline allows."""
         choice: Choice | None = None
         while choice is None or choice.more:
             choice = choose_round(self.release.escalation, run.known(), self._calibration, choice)
-            if run.large and run.ms_a_pair * len(choice.indices) > deadline.remaining_ms():
-                run.degrade(DegradedReason.DEADLINE_TOO_SHORT)  # the first round stands, and so does its action
-                return
+            planned = self._plan_large(run, choice.indices, deadline)
+            if planned is None and run.large and choice.indices:
+                return  # the first round stands, and so does its action
             run.action, run.misfit, run.first = choice.action, choice.misfit, choice.first
             run.estimates = choice.estimates
             # Where the small stage failed its round has told why, and that the calibration needs its scores is no news.
             if choice.misfit is not None and (run.small or not run.degraded):
                 run.degrade(DegradedReason.CALIBRATION_MISMATCH)
-            if not choice.indices:
-                return
-            if not await self._large(run, choice.indices, deadline):
+            if not choice.indices or not await self._large(run, choice.indices, planned):
                 return
 
-    async def _large(self, run: Run, indices: Sequence[int], deadline: Deadline) -> bool:
-        """Score ``indices`` at the large stage, best first; tell whether the round counts."""
+    def _plan_large(self, run: Run, indices: Sequence[int], deadline: Deadline) -> Planned | None:
+        if not indices:
+            return None
+        return self._rounds.plan(run, StageName.LARGE, sorted(indices), deadline, deadline.remaining_ms())
+
+    async def _large(self, run: Run, indices: Sequence[int], planned: Planned | None) -> bool:
+        """Score ``indices`` at the large stage, best first; tell whether the round counts. None: there is no time."""
         run.escalated = (*run.escalated, *indices)
-        began = self._clock()
-        got = await self._rounds.score(run, StageName.LARGE, sorted(indices), deadline, deadline.remaining_ms())
-        run.ms_a_pair = (self._clock() - began) * 1000 / len(indices)
+        got = {} if planned is None else await self._rounds.make(run, planned)
         run.large |= got
         return bool(got)
 

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from cascade.errors import StageError
+from cascade.errors import StageError, StageTimeout
 from cascade.guard.deadline import Clock, Deadline
+from cascade.guard.expected_ms import Fit
 from cascade.pipeline.run import Run
 from cascade.policy.clip import texts_to_score
 from cascade.stages.base import Stage
+from cascade.text import Text
+from cascade.tokens import PAIR_OVERHEAD_TOKENS
 from cascade.types import DegradedReason, Exclusion, Round, StageName, StageScores
 
-__all__ = ["Rounds"]
+__all__ = ["Planned", "Rounds", "pair_tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A round that is about to be asked for: what leaves, its size, its time, and what was said of whether it fits."""
+
+    stage: Stage
+    name: StageName
+    indices: Sequence[int]
+    query: Text
+    texts: list[Text]
+    tokens: int
+    within: Deadline
+    fit: Fit
 
 
 class Rounds:
@@ -29,28 +47,53 @@ class Rounds:
         self, run: Run, name: StageName, indices: Sequence[int], deadline: Deadline, budget_ms: float
     ) -> dict[int, float]:
         """Score ``indices`` at a stage; return the scores by index, empty where the round does not count."""
+        planned = self.plan(run, name, indices, deadline, budget_ms)
+        return {} if planned is None else await self.make(run, planned)
+
+    def plan(
+        self, run: Run, name: StageName, indices: Sequence[int], deadline: Deadline, budget_ms: float
+    ) -> Planned | None:
+        """Return the round of ``indices`` at a stage, or None where its time is less than such a round takes."""
         stage = self._stages[name]
-        model = stage.fingerprint.model
         within = deadline.within_ms(budget_ms)
         if within.remaining_ms() <= 0:
-            run.degrade(DegradedReason.DEADLINE_TOO_SHORT)
-            run.rounds.append(Round(name, model, 0, 0, 0, 0, DegradedReason.DEADLINE_TOO_SHORT, "not_sent", 0.0))
-            return {}
+            self._leave_out(run, name, "not_sent")
+            return None
         query, texts = texts_to_score(run.request, indices)
+        tokens = pair_tokens(query, texts, stage.fingerprint.max_length)
+        fit = stage.expected.judge(tokens, within.remaining_ms())
+        if fit is Fit.TOO_LONG:
+            self._leave_out(run, name, "no_time")
+            return None
+        return Planned(stage, name, indices, query, texts, tokens, within, fit)
+
+    def _leave_out(self, run: Run, name: StageName, code: str) -> None:
+        model = self._stages[name].fingerprint.model
+        run.degrade(DegradedReason.DEADLINE_TOO_SHORT)
+        run.rounds.append(Round(name, model, 0, 0, 0, 0, DegradedReason.DEADLINE_TOO_SHORT, code, 0.0))
+
+    async def make(self, run: Run, planned: Planned) -> dict[int, float]:
+        """Score what is planned; return the scores by index, empty where the round does not count."""
+        stage, name, indices = planned.stage, planned.name, planned.indices
+        model = stage.fingerprint.model
         began = self._clock()
         done: Round | None = None
         outcome, code, sent = DegradedReason.INTERNAL_ERROR, "fault", len(indices)
         try:
             scored = await stage.score(
-                query,
-                texts,
-                deadline=within,
+                planned.query,
+                planned.texts,
+                deadline=planned.within,
                 call_id=run.call_id(name),
                 instruction=run.request.instruction,
             )
             by_index = dict(zip(indices, scored.scores, strict=True))
-            done = _done(name, model, scored, (self._clock() - began) * 1000)
+            elapsed_ms = (self._clock() - began) * 1000
+            stage.expected.ended(planned.tokens, elapsed_ms, planned.fit)
+            done = _done(name, model, scored, elapsed_ms)
         except StageError as error:
+            if isinstance(error, StageTimeout):
+                stage.expected.gave_up(planned.tokens, (self._clock() - began) * 1000, planned.fit)
             outcome, code, sent = error.reason, error.code, error.sent
             run.degrade(outcome)
             return {}
@@ -69,6 +112,18 @@ class Rounds:
             run.rounds.append(done)
         run.excluded |= {indices[position] for position in scored.excluded}
         return {index: score for index, score in by_index.items() if score is not None}
+
+
+def pair_tokens(query: Text, documents: Sequence[Text], max_length: int) -> int:
+    """Estimate, cheaply, the tokens of pairs as far as a model reads them: by bytes, 3.5 a token, 3 outside ASCII."""
+    around = _tokens(query.reveal(), max_length) + PAIR_OVERHEAD_TOKENS
+    return sum([min(_tokens(document.reveal(), max_length) + around, max_length) for document in documents])
+
+
+def _tokens(text: str, most: int) -> int:
+    if len(text) >= most * 4:  # as long as is read in any script, so its bytes need not be counted
+        return most
+    return len(text) * 2 // 7 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) // 3
 
 
 def _done(name: StageName, model: str, scored: StageScores, elapsed_ms: float) -> Round:

@@ -27,7 +27,6 @@ class Run:
     misfit: str | None = None
     first: Estimate | None = None
     signals: Signals = field(default_factory=Signals)
-    ms_a_pair: float = 0.0
     small: dict[int, float] = field(default_factory=dict)
     large: dict[int, float] = field(default_factory=dict)
     escalated: Sequence[int] = ()

@@ -42,6 +42,7 @@ class DepthReason(StrEnum):
     DUPLICATE_HEAD = "duplicate-head"
     NO_ANSWER = "no-answer"
     OBSERVE = "observe"
+    NOT_ADMITTED = "not-admitted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,11 @@ from cascade.policy.escalation_rules import (
 )
 from cascade.policy.frozen import Frozen
 from cascade.policy.level_specs import LevelSpec, whole_at
+from cascade.policy.overload import Overload
 from cascade.policy.stage_specs import (
     ApiStage,
     Auth,
+    BreakerRules,
     EmbeddingStage,
     HostedStage,
     HttpStage,
@@ -38,10 +40,12 @@ from cascade.policy.stage_specs import (
     VllmStage,
     Weights,
 )
+from cascade.policy.tenant_limits import TenantLimits, TenantName
 
 __all__ = [
     "ApiStage",
     "Auth",
+    "BreakerRules",
     "Budgets",
     "EmbeddingStage",
     "Evidence",
@@ -50,12 +54,14 @@ __all__ = [
     "Limits",
     "OnePair",
     "OnnxStage",
+    "Overload",
     "Pooling",
     "Release",
     "StageBase",
     "StageSpec",
     "Stages",
     "TeiStage",
+    "TenantLimits",
     "TokenBudget",
     "VllmStage",
     "Weights",
@@ -73,6 +79,15 @@ class Limits(Frozen):
 
     max_candidates: int = Field(default=200, ge=1, description="Candidates scored; the rest keep first-stage order")
     max_documents: int = Field(default=2048, ge=1, description="Candidates accepted; more are refused")
+    max_request_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens accepted, by estimate: of the query and of the documents that may be scored, as they were "
+        "sent; more are refused. Unset: what a body may hold",
+    )
+    tenants: Mapping[TenantName, TenantLimits] = Field(
+        default={}, description="Weights and quotas by tenant; one that is not named has a weight of 1 and no quota"
+    )
 
 
 def _probe(value: object) -> object:
@@ -115,6 +130,7 @@ class Release(Frozen):
         description="Load levels, each cheaper than the one before; the first is the release as it stands, "
         "and overrides nothing",
     )
+    overload: Overload = Field(default=Overload(), description="How the levels are stepped")
     evidence: Evidence | None = Field(default=None, description="Digests of what was measured of it")
 
     @property

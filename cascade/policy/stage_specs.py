@@ -14,6 +14,7 @@ from cascade.types import ScoreSpace
 __all__ = [
     "ApiStage",
     "Auth",
+    "BreakerRules",
     "EmbeddingStage",
     "HostedStage",
     "HttpStage",
@@ -58,6 +59,36 @@ def _plain_url(value: object) -> object:
     return value.rstrip("/")
 
 
+class BreakerRules(Frozen):
+    """When a server is no longer asked, and how it is found out that it is well again."""
+
+    window_s: float = Field(default=10.0, gt=0, le=3600, description="Time over which rounds are counted, in seconds")
+    min_calls: int = Field(default=20, ge=1, description="Fewer rounds within the window tell nothing by their share")
+    failure_share: float = Field(
+        default=0.5, gt=0, le=1, description="Opens where this share of the rounds within the window failed"
+    )
+    consecutive: int = Field(default=5, ge=1, description="Opens after so many failures in a row within the window")
+    slow_ms: float | None = Field(
+        default=None,
+        gt=0,
+        description="A call that takes this long counts as a failure, and so does one given up after half of it. Unset: "
+        "the stage's budget",
+    )
+    open_s: float = Field(
+        default=5.0, gt=0, description="Seconds open, doubled with each opening that follows another, give or take 20%"
+    )
+    max_open_s: float = Field(default=60.0, gt=0, description="Most seconds open, before the 20%")
+    probes: int = Field(
+        default=3, ge=1, le=3, description="Rounds that must succeed, one at a time, before it closes again"
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.max_open_s < self.open_s:
+            raise ValueError("max_open_s must not be below open_s")
+        return self
+
+
 class StageBase(Frozen):
     """What every stage declares: its fingerprint."""
 
@@ -88,6 +119,17 @@ class HttpStage(StageBase):
         ge=1,
         description="Most texts under way at the server over all requests; more wait here. TEI's own limit counts too",
     )
+    max_in_flight_tokens: int = Field(
+        default=1_000_000, ge=16, description="Most tokens under way at the server over all requests, estimated"
+    )
+    adaptive_limit: bool = Field(
+        default=True, description="Keep what is under way below both limits where the server answers ever more slowly"
+    )
+    retries: int = Field(default=1, ge=0, le=4, description="Most times that a call is made again where that may help")
+    retry_share: float = Field(
+        default=0.1, ge=0, le=1, description="Retries a call that was answered pays for; 0: none are made"
+    )
+    breaker: BreakerRules = Field(default=BreakerRules(), description="When the server is no longer asked")
     instruction: str | None = Field(
         default=None, min_length=1, description="What relevance means, for models that follow one; a caller's wins"
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 from pydantic import BaseModel
 
-from cascade.policy.release import Budgets, Limits, Release
+from cascade.policy.release import Budgets, Limits, Overload, Release
 from cascade.rollout.bundle import Bundle
 from cascade.rollout.words import calibration_lines, depth_words, escalation_words, level_words, stage_words
 from cascade.types import Fingerprint
@@ -105,8 +105,8 @@ def _fields(one: Bundle, other: Bundle) -> Iterator[str]:
 
 
 def _meaning(section: str, rest: list[str]) -> str:
-    """Return what a key of budgets or limits is, as the reference says it."""
-    models: Mapping[str, type[BaseModel]] = {"budgets": Budgets, "limits": Limits}
+    """Return what a key of budgets, limits or overload is, as the reference says it."""
+    models: Mapping[str, type[BaseModel]] = {"budgets": Budgets, "limits": Limits, "overload": Overload}
     described = models[section].model_fields[rest[0]].description if section in models else None
     return "" if described is None else f" ({described})"
 

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from cascade.calibration.artefact import CalibrationArtefact
-from cascade.policy.escalation import most_escalated
 from cascade.policy.escalation_rules import CalibratedEscalation
+from cascade.policy.level_bounds import most_pairs
 from cascade.policy.levels import at_level, level_names
 from cascade.policy.release import Release
-from cascade.rollout.sanity import deepest, not_meant
+from cascade.rollout.sanity import not_meant
 
 __all__ = ["levels_not_meant"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Most:
-    """The most pairs of a query that each stage may score."""
-
-    small: int
-    large: int
 
 
 def levels_not_meant(release: Release, artefact: CalibrationArtefact | None) -> Iterator[str]:
@@ -34,13 +25,13 @@ def levels_not_meant(release: Release, artefact: CalibrationArtefact | None) -> 
     for name, before, whole in zip(names[1:], wholes, wholes[1:], strict=False):
         yield from (f"level {name}: {fault}" for fault in _dearer(before, whole))
         read = artefact if whole.calibration is not None else None
-        odd = [] if not _most(whole).small and not _most(whole).large else list(not_meant(whole, read))
+        odd = [] if most_pairs(whole) == (0, 0) else list(not_meant(whole, read))
         yield from (f"level {name}: {sentence}" for sentence in odd if sentence not in said)
 
 
 def _dearer(before: Release, whole: Release) -> Iterator[str]:
-    was, now = _most(before), _most(whole)
-    for stage, less, more in (("small", was.small, now.small), ("large", was.large, now.large)):
+    was, now = most_pairs(before), most_pairs(whole)
+    for stage, less, more in zip(("small", "large"), was, now, strict=True):
         if more > less:
             yield f"it may score {more} candidates at the {stage} stage, and the level before no more than {less}"
     if now != was:
@@ -52,12 +43,6 @@ def _dearer(before: Release, whole: Release) -> Iterator[str]:
         yield "it differs from the level before in its budgets alone: it sends as much"
     elif _price(whole) < _price(before):
         yield f"its price {_price(whole):g} a pair is below {_price(before):g} of the level before: it escalates more"
-
-
-def _most(release: Release) -> _Most:
-    depth = min(deepest(release), release.limits.max_candidates)
-    small = depth if release.stages.small is not None else 0
-    return _Most(small, most_escalated(release.escalation, depth))
 
 
 def _price(release: Release) -> float:

@@ -6,37 +6,15 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from cascade.calibration.artefact import CalibrationArtefact
-from cascade.policy.depth import AnyDepth, needed_signals
-from cascade.policy.depth_rules import FixedDepth, GainDepth, GreedyDepth, SignalsDepth, SkipDepth
+from cascade.policy.depth import needed_signals
 from cascade.policy.escalation import signals_of_direct
 from cascade.policy.escalation_rules import CalibratedEscalation, FusedEscalation, NoEscalation, StaticEscalation
+from cascade.policy.level_bounds import deepest
 from cascade.policy.release import Release
 from cascade.rollout.signal_channels import channels_named
 from cascade.signals.view import SMALL
 
-__all__ = ["deepest", "not_meant"]
-
-
-def deepest(release: Release) -> int:
-    """Return the greatest depth that a release's rule gives, its limit aside."""
-    return _deepest(release.depth)
-
-
-def _deepest(rule: AnyDepth) -> int:
-    match rule:
-        case FixedDepth():
-            return rule.depth
-        case SkipDepth():
-            return rule.default
-        case GreedyDepth():
-            depths = [*rule.classes.values(), rule.default]
-        case SignalsDepth():
-            depths = [*(one.depth for one in rule.rules), rule.default]
-        case GainDepth():
-            depths = [at.depth for at in rule.depths]
-        case _:
-            assert_never(rule)
-    return min(max(*depths, rule.least), rule.most)
+__all__ = ["not_meant"]
 
 
 def not_meant(release: Release, artefact: CalibrationArtefact | None) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cascade.calibration.artefact import CalibrationArtefact
 from cascade.policy.level_specs import LevelSpec
 from cascade.rollout.bundle import Bundle, evidence_of
+from cascade.rollout.measured import LevelQuality, MeasuredLevels, measured_levels
 from cascade.rollout.words import calibration_lines, depth_words, escalation_words, level_words, stage_words, time_words
 
 __all__ = ["description"]
@@ -29,15 +30,24 @@ def description(bundle: Bundle) -> list[str]:
         f"depth          {depth_words(release.depth)}",
         f"escalation     {escalation_words(release.escalation)}",
         f"time           {time_words(release.budgets)}; where it is not enough: {release.fallback}",
-        *_levels(release.levels),
+        *_levels(release.levels, measured_levels(loaded, bundle.source)),
         *_calibration(release.calibration, bundle),
         *(f"{kind:<14} {evidence.get(kind, 'none')}" for kind in ("certificate", "report")),
     ]
 
 
-def _levels(levels: Sequence[LevelSpec]) -> list[str]:
-    told = [f"{level.name}: {level_words(level)}" for level in levels] or ["none beside the release as it stands"]
+def _levels(levels: Sequence[LevelSpec], measured: MeasuredLevels) -> list[str]:
+    told = [f"{level.name}: {level_words(level)}{_quality(measured.levels.get(level.name))}" for level in levels] or [
+        "none beside the release as it stands"
+    ]
     return [f"{'' if place else 'levels':<14} {line}" for place, line in enumerate(told)]
+
+
+def _quality(known: LevelQuality | None) -> str:
+    if known is None or known.minus_always_large is None:
+        return "; its quality is not measured"
+    ndcg = "" if known.ndcg is None else f"nDCG {known.ndcg:.3f}, "
+    return f"; {ndcg}{known.minus_always_large:+.4f} to always-large"
 
 
 def _calibration(digest: str | None, bundle: Bundle) -> list[str]:

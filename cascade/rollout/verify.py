@@ -14,12 +14,14 @@ from cascade.calibration.artefact import CalibrationArtefact
 from cascade.calibration.calibrated import Calibration
 from cascade.calibration.certificate import Certificate, parse_certificate
 from cascade.errors import ConfigError
+from cascade.policy.levels import level_names
 from cascade.policy.release import Release
 from cascade.rollout.bundle import Bundle, evidence_of, load_bundle
 from cascade.rollout.certified import not_certified
 from cascade.rollout.identity import FINGERPRINT_FIELDS, fitted_for_others
 from cascade.rollout.level_sanity import levels_not_meant
 from cascade.rollout.load import LoadedRelease, offline, variables_of
+from cascade.rollout.measured import measured_levels, not_measured
 from cascade.rollout.sanity import not_meant
 from cascade.rollout.source import Source
 
@@ -130,10 +132,22 @@ def _evidence(source: Source, loaded: LoadedRelease) -> Iterator[Finding]:
             orjson.loads(data)
             if kind == "certificate":
                 yield from _certificate(loaded, parse_certificate(data, named[kind]))
+            else:
+                yield from _levels(source, loaded)
         except ConfigError as error:
             yield Finding(Severity.ERROR, f"evidence, {kind}: {error}")
         except orjson.JSONDecodeError:
             yield Finding(Severity.ERROR, f"evidence, {kind}: {named[kind]} is not JSON")
+
+
+def _levels(source: Source, loaded: LoadedRelease) -> Iterator[Finding]:
+    """Hold the release against its report: each level's quality must be known before load chooses it."""
+    measured = measured_levels(loaded, source)
+    if measured.fault is not None:
+        yield Finding(Severity.ERROR, f"evidence, report: {measured.fault}")
+        return
+    for name in not_measured(level_names(loaded.release), measured):
+        yield Finding(Severity.WARNING, f"evidence, report: it does not tell the quality of the level {name}")
 
 
 def _certificate(loaded: LoadedRelease, certificate: Certificate) -> Iterator[Finding]:

@@ -13,8 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cascade.server.dialects.tei import info
-from cascade.server.dialects.vllm import models
+from cascade.errors import RequestError
+from cascade.server.dialects.base import DialectFormat
+from cascade.server.dialects.tei import TeiFormat, info
+from cascade.server.dialects.vllm import VllmFormat, models
 from cascade.server.http import JSON
 from cascade.server.openapi import openapi
 from cascade.server.rerank import rerank_endpoint
@@ -28,9 +30,11 @@ def public_app(service: Service) -> Starlette:
     """Return the application of the public listener."""
     release = service.pipeline.normal  # what clients are told of the model does not change with load
     started = int(time.time())
+    guarded: dict[str, tuple[bytes, DialectFormat]] = {
+        "/info": (orjson.dumps(info(release)), TeiFormat()),
+        "/v1/models": (orjson.dumps(models(release, started)), VllmFormat("1")),
+    }
     fixed = {
-        "/info": orjson.dumps(info(release)),
-        "/v1/models": orjson.dumps(models(release, started)),
         "/openapi.json": orjson.dumps(openapi(service.rerank_dialect), option=orjson.OPT_SORT_KEYS),
         "/livez": b'{"live":true}',
     }
@@ -40,6 +44,7 @@ def public_app(service: Service) -> Starlette:
                 Route(route.path, rerank_endpoint(service, route), methods=["POST"])
                 for route in rerank_routes(service.rerank_dialect)
             ),
+            *(Route(path, _guarded(service, *told), methods=["GET"]) for path, told in guarded.items()),
             *(Route(path, _constant(body), methods=["GET"]) for path, body in fixed.items()),
             *(Route(path, _ready(service), methods=["GET"]) for path in HEALTH_PATHS),
         ],
@@ -51,6 +56,21 @@ def public_app(service: Service) -> Starlette:
 
 def _constant(body: bytes) -> Callable[[Request], object]:
     async def endpoint(http: Request) -> Response:
+        return Response(body, 200, media_type=JSON)
+
+    return endpoint
+
+
+def _guarded(service: Service, body: bytes, dialect: DialectFormat) -> Callable[[Request], object]:
+    """Answer whoever shows a key, where keys are asked for: TEI and vLLM guard these as they guard scoring."""
+
+    async def endpoint(http: Request) -> Response:
+        try:
+            if service.access is not None:
+                service.access.check(http.headers, None)
+        except RequestError as error:
+            answer = dialect.error(error)
+            return Response(answer.body, answer.status, dict(answer.headers), answer.content_type)
         return Response(body, 200, media_type=JSON)
 
     return endpoint

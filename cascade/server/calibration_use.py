@@ -30,7 +30,8 @@ class CalibrationUse:
 
     ``digest`` is None where the release names none. ``unfit`` says why it cannot be used at all: it is
     missing, altered, or fitted for other stages. ``unlike`` says by stage where a server is not, or no longer, as
-    declared: then ``safe`` decides in place of ``calibrated`` for as long as that holds. ``uncompared`` says
+    declared: then ``safe`` decides in place of ``calibrated`` for as long as that holds; both are pipelines by load
+    level. ``uncompared`` says
     what the calibration does not know of its stages, ``first`` is what each server said at first, and
     ``told`` the reasons that the log has.
     """
@@ -38,8 +39,8 @@ class CalibrationUse:
     digest: str | None = None
     unfit: tuple[str, ...] = ()
     uncompared: tuple[str, ...] = ()
-    calibrated: Pipeline | None = None
-    safe: Pipeline | None = None
+    calibrated: tuple[Pipeline, ...] | None = None
+    safe: tuple[Pipeline, ...] | None = None
     unlike: dict[StageName, tuple[str, ...]] = field(default_factory=dict)
     first: dict[StageName, Observed] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
@@ -57,11 +58,13 @@ class CalibrationUse:
         return [*self.unfit, *(f"{name} stage: {line}" for name, lines in self.unlike.items() for line in lines)]
 
 
-def calibration_use(bundle: Bundle, make: Callable[[Calibration | None], Pipeline]) -> tuple[Pipeline, CalibrationUse]:
-    """Hold a release's calibration against its stages as declared; return the pipeline that decides at first.
+def calibration_use(
+    bundle: Bundle, make: Callable[[Calibration | None], tuple[Pipeline, ...]]
+) -> tuple[tuple[Pipeline, ...], CalibrationUse]:
+    """Hold a release's calibration against its stages as declared; return the pipelines that decide at first.
 
-    ``make`` gives a pipeline with a calibration, or with none: the safe mode. Raises ConfigError for a
-    serializer that does not exist.
+    ``make`` gives those of every load level with a calibration, or with none: the safe mode. Raises ConfigError for
+    a serializer that does not exist.
     """
     release, calibration = bundle.loaded.release, bundle.calibration
     unfit = [] if bundle.fault is None else [bundle.fault]

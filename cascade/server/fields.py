@@ -22,7 +22,13 @@ _MISSPELT: Final = (
 )  # fmt: skip
 KNOWN_FIELDS: Final = frozenset(_MEANT) | frozenset(_MISSPELT)
 HEADER_FIELDS: Final = frozenset(
-    {"x-request-timeout-ms", "x-envoy-expected-rq-timeout-ms", "x-cascade-fail-closed", "content-encoding"}
+    {
+        "x-request-timeout-ms",
+        "x-envoy-expected-rq-timeout-ms",
+        "x-cascade-fail-closed",
+        "content-encoding",
+        "authorization",
+    }
 )
 _ASKS_NOTHING: Final[tuple[Any, ...]] = (None, False, "", [], {})
 

@@ -10,15 +10,19 @@ from typing import Final
 from cascade.errors import NotAnswered, RequestError, RequestFault
 from cascade.pipeline import Pipeline
 from cascade.server.dialects.base import Parsed
-from cascade.types import Decision, Ranking, StageName
+from cascade.types import Decision, DegradedReason, Ranking, StageName
 
 __all__ = ["rerank_parsed"]
 
 _STRENGTH: Final = (StageName.LARGE, StageName.SMALL, StageName.RETRIEVAL)
 
 
-async def rerank_parsed(pipeline: Pipeline, parsed: Parsed, arrived: float | None = None) -> Ranking:
+async def rerank_parsed(
+    pipeline: Pipeline, parsed: Parsed, arrived: float | None = None, unscored: DegradedReason | None = None
+) -> Ranking:
     """Return the ranking of a parsed body. Groups run at once and share the deadline.
+
+    ``unscored`` is why no stage is to be asked for any of them.
 
     Indices of the joined ranking are positions in the body. Raises NotAnswered where any group does,
     and RequestError for an instruction that the stages do not take.
@@ -27,9 +31,10 @@ async def rerank_parsed(pipeline: Pipeline, parsed: Parsed, arrived: float | Non
         rule = "this release's stages take no instruction"
         raise RequestError(RequestFault.SCHEMA, parsed.options.instruction_field, rule)
     if len(parsed.requests) == 1:
-        return await pipeline.rerank(parsed.request, arrived=arrived)
+        return await pipeline.rerank(parsed.request, arrived=arrived, unscored=unscored)
     done = await asyncio.gather(
-        *(pipeline.rerank(request, arrived=arrived) for request in parsed.requests), return_exceptions=True
+        *(pipeline.rerank(request, arrived=arrived, unscored=unscored) for request in parsed.requests),
+        return_exceptions=True,
     )
     rankings: list[Ranking] = []
     refused = False

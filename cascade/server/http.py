@@ -124,6 +124,8 @@ def error_headers(error: RequestError) -> dict[str, str]:
     headers: dict[str, str] = {}
     if error.retry_after_s is not None:
         headers["retry-after"] = str(error.retry_after_s)
+    if error.fault is RequestFault.UNAUTHORIZED:
+        headers["www-authenticate"] = "Bearer"
     if error.fault is RequestFault.TOO_SLOW:
         headers["connection"] = "close"  # the rest of the body is not waited for
     if isinstance(error, NotAnswered):

@@ -87,6 +87,10 @@ _PARAMETERS: Final = {
         {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
     ),
 }
+_KEY: Final = "key"
+_SECURITY: Final[list[dict[str, list[str]]]] = [{}, {_KEY: []}]
+"""A key, or none where the sidecar asks for none."""
+_GUARDED: Final = ("/info", "/v1/models")
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
 
 
@@ -100,6 +104,8 @@ def openapi(rerank_dialect: RerankDialect = "vllm") -> dict[str, Any]:
     _, schemas = models_json_schema(list(dict.fromkeys(pairs)), ref_template="#/components/schemas/{model}")
     _add_spellings(schemas["$defs"]["VllmScoreRequest"])
     paths: dict[str, Any] = {path: {"get": _get(summary)} for path, summary in _PLAIN.items()}
+    for path in _GUARDED:
+        paths[path]["get"]["security"] = _SECURITY
     for path in HEALTH_PATHS:
         paths[path] = {"get": _get(_HEALTH[path])}
         paths[path]["get"]["responses"]["503"] = {"description": "Starting or stopping"}
@@ -109,7 +115,7 @@ def openapi(rerank_dialect: RerankDialect = "vllm") -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "cascade", "version": __version__, "license": {"name": "Apache-2.0"}},
         "paths": paths,
-        "components": {"schemas": schemas["$defs"]},
+        "components": {"schemas": schemas["$defs"], "securitySchemes": {_KEY: {"type": "http", "scheme": "bearer"}}},
     }
 
 
@@ -132,6 +138,7 @@ def _operation(route: RerankRoute) -> dict[str, Any]:
     plain = _TEXT if any(each.plain for each in models) else {}
     return {
         "summary": route.summary,
+        "security": _SECURITY,
         "parameters": [
             {"name": name, "in": "header", "description": text, "schema": schema}
             for name, (text, schema) in _PARAMETERS.items()
@@ -143,10 +150,15 @@ def _operation(route: RerankRoute) -> dict[str, Any]:
                 "headers": _headers(_HEADERS),
                 "content": _content(*(each.answer for each in models)),
             },
-            "4XX": {"description": "The request's fault", "content": errors | plain},
+            "4XX": {"description": "The request's fault, or its key's", "content": errors | plain},
+            "429": {
+                "description": "Its tenant is beyond the quota that the release states",
+                "headers": _headers({"retry-after": _REFUSED_HEADERS["retry-after"]}),
+                "content": errors,
+            },
             "500": {"description": "A fault of the sidecar's", "content": _content(PlainError)},
             "503": {
-                "description": "Degraded, and the caller or the release asks for an error then; or starting",
+                "description": "Degraded, and the caller or the release asks for an error then; starting; or too many requests are held",
                 "headers": _headers(_REFUSED_HEADERS),
                 "content": errors,
             },

@@ -27,7 +27,7 @@ async def probe_stages(service: Service) -> None:
     Findings are in the log and in ``service.probes``.
     """
     async with asyncio.TaskGroup() as group:
-        for name in service.pipeline.stages:
+        for name in service.pipeline.every_stage:
             group.create_task(_probe(service, name))
 
 
@@ -36,15 +36,15 @@ async def _probe(service: Service, name: StageName) -> None:
     wait_s = 1.0
     while True:
         deadline = Deadline.after_ms(_PROBE_MS, service.clock)
-        found = service.probes[name] = await probe(service.pipeline.stages[name], deadline)
+        found = service.probes[name] = await probe(service.pipeline.every_stage[name], deadline)
         if found.verdict is not Verdict.OK:
             note("warning", "stage probe", stage=name, verdict=found.verdict, code=found.code)
         if found.verdict is Verdict.OK or (found.verdict is not Verdict.FAILED and not enforced):
             break
         await asyncio.sleep(wait_s)
         wait_s = min(_LONGEST_WAIT_SECONDS, wait_s * 2)
-    stages = service.pipeline.release.stages
+    stages = service.pipeline.normal.stages
     spec = stages.large if name is StageName.LARGE else stages.small
-    observed = service.pipeline.stages[name].observed
+    observed = service.pipeline.every_stage[name].observed
     for line in differences(spec, observed) if spec is not None and observed is not None else ():
         note("warning", "stage is not as declared", stage=name, what=line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
@@ -10,10 +11,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from cascade.errors import NotAnswered, RequestError, RequestFault
+from cascade.server.access import admitted_by
+from cascade.server.admitting import rank_admitted, refuse_too_long
 from cascade.server.dialects.base import DialectFormat
 from cascade.server.fields import logged_field
-from cascade.server.groups import rerank_parsed
 from cascade.server.http import Answer, as_json, client_request_id, deadline_from
+from cascade.server.keys import Key, Right
 from cascade.server.routes import RerankRoute
 from cascade.server.service import Service
 from cascade.telemetry.logs import UNWRITABLE, log_abandoned, log_decision, log_rejection
@@ -25,6 +28,8 @@ _CLIENT_GONE: Final = 499
 """What nginx logs for a client that closed the connection; nobody receives it."""
 _LEAST_BODY_SECONDS: Final = 1.0
 """A body that comes later than a short deadline is still worth first-stage order, to whoever waits for it."""
+_HEAD_BYTES: Final = 65_536
+"""As much of a body as is looked at to tell the dialect of a refusal."""
 
 
 def rerank_endpoint(service: Service, route: RerankRoute) -> Callable[[Request], object]:
@@ -32,9 +37,16 @@ def rerank_endpoint(service: Service, route: RerankRoute) -> Callable[[Request],
 
     async def endpoint(http: Request) -> Response:
         arrived = service.clock()
-        with service.metrics.in_flight.track_inprogress():
-            answer = await _answer(service, route, http, arrived)
-        return Response(answer.body, answer.status, dict(answer.headers), answer.content_type)
+        service.held += 1
+        try:
+            with service.metrics.in_flight.track_inprogress():
+                answer = await _answer(service, route, http, arrived)
+        finally:
+            service.held -= 1
+        headers = dict(answer.headers)
+        if service.draining:  # so that a client goes elsewhere before the connection is closed under its next request
+            headers["connection"] = "close"
+        return Response(answer.body, answer.status, headers, answer.content_type)
 
     return endpoint
 
@@ -44,13 +56,20 @@ async def _answer(service: Service, route: RerankRoute, http: Request, arrived: 
     dialect: DialectFormat | None = None
     asked_by = client_request_id(http.headers)
     try:
+        if service.held > service.max_requests:
+            raise RequestError(RequestFault.BUSY, "answer", "too many requests are held", retry_after_s=1)
+        key = await _key_of(service, route, http, raw)
         await _read_body(service, http, into=raw)
         body = as_json(bytes(raw))
         dialect = route.choose(body)
         if not service.started:
             raise RequestError(RequestFault.NOT_READY, "answer", "the stages are starting", retry_after_s=1)
-        parsed = dialect.parse(body, http.headers, service.pipeline.release.limits.max_documents)
-        ranking = await _while_connected(http, rerank_parsed(service.pipeline, parsed, arrived))
+        release = service.pipeline.release
+        parsed = dialect.parse(body, http.headers, release.limits.max_documents)
+        refuse_too_long(release, parsed, len(raw))
+        if service.access is not None and key is not None:
+            parsed = admitted_by(service.access, key, parsed)
+        ranking = await _while_connected(http, rank_admitted(service, parsed, arrived, len(raw)))
     except RequestError as error:
         dialect = dialect or route.choose(bytes(raw))
         answer = dialect.error(error)
@@ -64,6 +83,23 @@ async def _answer(service: Service, route: RerankRoute, http: Request, arrived: 
     service.metrics.observe(ranking.decision)
     _write(service, lambda: log_decision(ranking.decision, client_request_id=asked_by))
     return dialect.render(ranking, parsed)
+
+
+async def _key_of(service: Service, route: RerankRoute, http: Request, raw: bytearray) -> Key | None:
+    """Return the key that the request shows, None where none is asked for; its body is not read before.
+
+    For a refusal the body's beginning is looked at, once, where it alone tells the dialect. Raises RequestError.
+    """
+    if service.access is None:
+        return None
+    try:
+        return service.access.check(http.headers, Right.RERANK)
+    except RequestError:
+        if len(route.formats) > 1:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEAST_BODY_SECONDS):
+                    raw += (await http.receive()).get("body", b"")[:_HEAD_BYTES]
+        raise
 
 
 def _tell_error(

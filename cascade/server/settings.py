@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from cascade.errors import ConfigError
 from cascade.rollout.strict_yaml import read_mapping
@@ -18,7 +18,7 @@ ENVIRONMENT_PREFIX: Final = "CASCADE__"
 """Two underscores: an orchestrator that announces a service named cascade sets CASCADE_PORT and the like."""
 
 
-_PATHS: Final = ("release", "log_file", "query_hash_key_file", "record_file")
+_PATHS: Final = ("release", "log_file", "query_hash_key_file", "record_file", "keys_file", "admin_keys_file")
 
 
 class Settings(BaseModel):
@@ -32,7 +32,8 @@ class Settings(BaseModel):
     admin_port: int = Field(default=8788, ge=0, le=65535, description="Port of the admin listener; 0 picks one")
     release: Path | None = Field(default=None, description="Release in YAML, or a bundle: folder or .tar")
     level: str | None = Field(
-        default=None, description="Load level of the release that every request is decided by; unset: the first"
+        default=None,
+        description="Load level of the release that every request is decided by; unset: load steps through them",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged")
     log_file: Path | None = Field(default=None, description="File that log lines are appended to; unset: stderr")
@@ -43,11 +44,46 @@ class Settings(BaseModel):
         le=600,
         description="Longest time to read a body, where the deadline is not shorter; then the answer is 408",
     )
+    keys_file: Path | None = Field(
+        default=None, description="File of API keys of the public listener, in YAML or JSON; unset: it is open to all"
+    )
+    admin_keys_file: Path | None = Field(
+        default=None, description="The same of the admin listener; it may be the same file"
+    )
+    keys_seconds: float = Field(
+        default=5.0, gt=0, le=86_400, description="Time between two looks at whether a file of keys has changed"
+    )
+    max_requests: int = Field(
+        default=4096,
+        ge=1,
+        description="Requests held at a time, from their head to their answer; more get 503 before their body is read",
+    )
+    max_in_flight: int = Field(
+        default=64, ge=1, description="Requests that ask stages at a time; more wait, in fair order"
+    )
+    max_queued: int = Field(
+        default=256,
+        ge=0,
+        description="Requests that may wait so; where it is full, one is answered in first-stage order",
+    )
+    long_request_bytes: int = Field(
+        default=262_144, ge=1, description="Body size from which a request waits in the lane of long ones"
+    )
+    max_long_in_flight: int | None = Field(
+        default=None, ge=1, description="Of max_in_flight, those that may be long; unset: a quarter, at least one"
+    )
     rerank_dialect: Literal["vllm", "infinity"] = Field(
         default="vllm", description="Whose format /rerank with documents speaks; with texts it is TEI's"
     )
     drain_seconds: float = Field(
         default=2.0, ge=0, le=600, description="Time between failing readiness and refusing connections at a stop"
+    )
+    leftover_seconds: float = Field(
+        default=20.0,
+        ge=0,
+        le=600,
+        description="Time that what is under way then may take to end by itself; after it, every request is answered with "
+        "the best order so far",
     )
     embedded_threads: int | None = Field(
         default=None, ge=1, description="Threads for embedded stages; unset: one for each core this process may use"
@@ -77,6 +113,13 @@ class Settings(BaseModel):
     observe_in_flight: int = Field(
         default=16, ge=1, description="Requests that the small stage scores at a time beside answers, in mode observe"
     )
+
+    @field_validator("max_long_in_flight")
+    @classmethod
+    def _long_ones_fit(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value > info.data.get("max_in_flight", value):
+            raise ValueError("must not be above max_in_flight")
+        return value
 
 
 def load_settings(

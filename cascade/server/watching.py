@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from cascade.rollout.identity import first_said, not_as_declared
 from cascade.server.calibration_use import CalibrationState
 from cascade.server.service import Service
+from cascade.stages.base import Stage
 from cascade.telemetry.logs import note
 from cascade.types import StageName
 
@@ -15,26 +17,39 @@ __all__ = ["settle", "watch_stages"]
 
 _UNANSWERED_SECONDS: Final = 2.0
 """A server that did not answer is looked at again soon: it may come back as another."""
+_APART_SECONDS: Final = 1.0
+"""A server that goes and comes again and again is looked at once in this time."""
 
 
 async def watch_stages(service: Service, seconds: float) -> None:
-    """Look at every stage again and again, ``seconds`` apart, and settle what decides."""
+    """Look at every stage again and again, ``seconds`` apart and when a server returns, and settle what decides."""
     async with asyncio.TaskGroup() as group:
-        for name in service.pipeline.stages:
+        for name in service.pipeline.every_stage:
             group.create_task(_watch(service, name, seconds))
 
 
 async def _watch(service: Service, name: StageName, seconds: float) -> None:
-    stage = service.pipeline.stages[name]
+    stage = service.pipeline.every_stage[name]
     answered = stage.observed is not None
     while True:
-        await asyncio.sleep(seconds if answered else min(seconds, _UNANSWERED_SECONDS))
+        wait_s = seconds if answered else min(seconds, _UNANSWERED_SECONDS)
+        returned = await _returns_within(stage, wait_s)
         try:
             answered = await stage.look_again()
             settle(service)
         except Exception as error:  # noqa: BLE001 - the boundary of a background task: it goes on looking
             service.faults(error)
             answered = False
+        if returned:
+            await asyncio.sleep(_APART_SECONDS)
+
+
+async def _returns_within(stage: Stage, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stage.returned()
+            return True
+    return False
 
 
 def settle(service: Service) -> None:
@@ -45,14 +60,14 @@ def settle(service: Service) -> None:
     use, pipeline = service.calibration, service.pipeline
     if use.digest is None:
         return
-    specs = {StageName.SMALL: pipeline.release.stages.small, StageName.LARGE: pipeline.release.stages.large}
-    for name, stage in pipeline.stages.items():
+    specs = {StageName.SMALL: pipeline.normal.stages.small, StageName.LARGE: pipeline.normal.stages.large}
+    for name, stage in pipeline.every_stage.items():
         spec, observed = specs.get(name), stage.observed
         if spec is not None and observed is not None:
             use.first[name] = first_said(use.first.get(name), observed)
             use.unlike[name] = tuple(not_as_declared(spec, use.first[name], observed))
     if use.calibrated is not None and use.safe is not None:
-        service.pipeline = use.safe if use.reasons else use.calibrated
+        service.decide_by(use.safe if use.reasons else use.calibrated)
     service.metrics.safe_mode.set(use.state is CalibrationState.SAFE_MODE)
     _tell(service)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cascade.guard.deadline import Deadline
+from cascade.guard.events import Guarded
+from cascade.guard.expected_ms import ExpectedMs
 from cascade.text import Text
 from cascade.types import Fingerprint, ScoreSpace, StageScores
 
@@ -85,6 +87,20 @@ class Stage(Protocol):
     @property
     def congestion(self) -> Congestion | None:
         """Return what the server last told of its load, None where it has told nothing."""
+        ...
+
+    @property
+    def expected(self) -> ExpectedMs:
+        """Return how long rounds of this stage took. Who asks for rounds keeps it."""
+        ...
+
+    @property
+    def guarded(self) -> Guarded | None:
+        """Return what is let through to the server now, None where there is no server."""
+        ...
+
+    async def returned(self) -> None:
+        """Wait until the server answers again after it was lost: it may be another then."""
         ...
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
@@ -9,6 +10,7 @@ from typing import assert_never
 import httpx
 
 from cascade.guard.deadline import Clock
+from cascade.guard.events import GuardEvents
 from cascade.policy.release import (
     ApiStage,
     EmbeddingStage,
@@ -43,40 +45,42 @@ def build_stages(
     environment: Mapping[str, str],
     count_fault: Callable[[BaseException], None] = lambda error: None,
     transport_for: Callable[[HttpStage], httpx.AsyncBaseTransport] = build_transport,
+    events_of: Callable[[StageName], GuardEvents] = lambda name: GuardEvents(),
+    draw: Callable[[], float] = random.random,
 ) -> dict[StageName, Stage]:
     """Return the stages that a release names, not yet started. Raises ConfigError.
 
     ``count_fault`` is told of what goes wrong in a stage's background task, which goes on; ``transport_for``
-    gives what sends the requests of a stage behind HTTP.
+    gives what sends the requests of a stage behind HTTP. ``events_of`` gives what is told of a stage's guards, and
+    ``draw`` numbers in [0, 1) for their pauses.
     """
+    budgets = release.budgets
+    budget_ms = {StageName.SMALL: budgets.small_ms, StageName.LARGE: budgets.large_ms}
+
+    def build(name: StageName, spec: StageSpec) -> Stage:
+        match spec:
+            case OnnxStage():
+                return OnnxReranker(name, spec, pool, clock)
+            case EmbeddingStage():
+                return EmbeddingReranker(name, spec, pool, clock)
+            case TeiStage() | VllmStage() | ApiStage() | HostedStage():
+                token = read_token(spec.auth, environment)
+                return HttpReranker(
+                    name,
+                    spec,
+                    wire_of(spec),
+                    Upstream(spec.url, transport_for(spec), token, connect_ms=spec.connect_ms),
+                    clock,
+                    count_fault,
+                    budget_ms=budget_ms[name],
+                    draw=draw,
+                    events=events_of(name),
+                )
+            case _:
+                assert_never(spec)
+
     specs = {StageName.SMALL: release.stages.small, StageName.LARGE: release.stages.large}
-    return {
-        name: _build(name, spec, clock, pool, environment, count_fault, transport_for)
-        for name, spec in specs.items()
-        if spec is not None
-    }
-
-
-def _build(
-    name: StageName,
-    spec: StageSpec,
-    clock: Clock,
-    pool: ThreadPoolExecutor,
-    environment: Mapping[str, str],
-    count_fault: Callable[[BaseException], None],
-    transport_for: Callable[[HttpStage], httpx.AsyncBaseTransport],
-) -> Stage:
-    match spec:
-        case OnnxStage():
-            return OnnxReranker(name, spec, pool, clock)
-        case EmbeddingStage():
-            return EmbeddingReranker(name, spec, pool, clock)
-        case TeiStage() | VllmStage() | ApiStage() | HostedStage():
-            token = read_token(spec.auth, environment)
-            upstream = Upstream(spec.url, transport_for(spec), token, connect_ms=spec.connect_ms)
-            return HttpReranker(name, spec, wire_of(spec), upstream, clock, count_fault)
-        case _:
-            assert_never(spec)
+    return {name: build(name, spec) for name, spec in specs.items() if spec is not None}
 
 
 def wire_of(spec: TeiStage | VllmStage | ApiStage | HostedStage) -> Wire:

@@ -12,11 +12,13 @@ from cascade.stages.base import Congestion
 from cascade.stages.upstream import Reply
 from cascade.stages.wire import object_of
 
-__all__ = ["is_failing", "joined", "read_load"]
+__all__ = ["is_failing", "is_pressed", "joined", "read_load"]
 
 _WAITING: Final = frozenset(
     {"vllm:num_requests_waiting", "llamacpp:requests_deferred", "sglang:num_queue_reqs", "te_queue_size"}
 )
+_CALL_SHARE: Final = 4
+"""A call of which all but a quarter was spent in the server's queue found one there."""
 _RUNNING: Final = frozenset({"vllm:num_requests_running", "llamacpp:requests_processing", "sglang:num_running_reqs"})
 
 
@@ -46,6 +48,19 @@ def joined(polled: Congestion | None, answered: Congestion | None, now: float) -
             return polled
         case _:
             return replace(polled, at=min(polled.at, answered.at), queue_ms=answered.queue_ms)
+
+
+def is_pressed(told: Congestion | None, now: float, *, call_ms: float, queue_ms: float | None, most_texts: int) -> bool:
+    """Tell whether a server says that it has a queue.
+
+    That is more waiting than half of what may be under way, or three quarters of a call spent waiting. A signal that
+    has grown old counts as one; a server that tells nothing has none.
+    """
+    if queue_ms is not None and queue_ms * _CALL_SHARE > call_ms * (_CALL_SHARE - 1):
+        return True
+    if told is None:
+        return False
+    return told.is_stale(now) or (told.waiting is not None and told.waiting * 2 > most_texts)
 
 
 def _from_metrics(reply: Reply, at: float) -> Congestion | None:

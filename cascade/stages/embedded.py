@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from cascade.errors import ConfigError, StageError, StageInvalidAnswer, StageTimeout
 from cascade.guard.deadline import Clock, Deadline
+from cascade.guard.events import Guarded
+from cascade.guard.expected_ms import ExpectedMs
 from cascade.policy.release import StageBase
 from cascade.stages.answers import InvalidAnswer
 from cascade.stages.base import Congestion, Observed
@@ -120,6 +122,7 @@ class EmbeddedStage(ABC):
             raise ConfigError(f"{name}: serializer: an embedded model cuts long pairs, and with them a template's end")
         self._fingerprint = fingerprint_of(spec, self._serializer)
         self._model: OnnxModel | None = None
+        self.expected = ExpectedMs(clock)
 
     @abstractmethod
     def _load(self) -> OnnxModel:
@@ -148,6 +151,13 @@ class EmbeddedStage(ABC):
     @property
     def congestion(self) -> Congestion | None:
         return None
+
+    @property
+    def guarded(self) -> Guarded | None:
+        return None
+
+    async def returned(self) -> None:
+        await asyncio.Event().wait()  # it is never lost
 
     @property
     def takes_instruction(self) -> bool:

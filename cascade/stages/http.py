@@ -3,64 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
+import math
+import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Final, assert_never
-
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+from typing import Final
 
 from cascade.errors import (
     ConfigError,
+    StageBreakerOpen,
     StageError,
-    StageInvalidAnswer,
-    StageOverloaded,
     StageRefused,
     StageTimeout,
-    StageUnreachable,
 )
+from cascade.guard.breaker import Breaker, Outcome
 from cascade.guard.deadline import Clock, Deadline
+from cascade.guard.events import Guarded, GuardEvents
+from cascade.guard.expected_ms import ExpectedMs
 from cascade.guard.inflight import TextLimiter
 from cascade.policy.release import HttpStage
-from cascade.stages.answers import InvalidAnswer
 from cascade.stages.base import Congestion, Observed
-from cascade.stages.chunking import ChunkLimits, Piece, plan_chunks
-from cascade.stages.congestion import is_failing, joined, read_load
+from cascade.stages.calls import Calls, RoundFailed
 from cascade.stages.fingerprint import fingerprint_of
-from cascade.stages.round import Round, begin_round, parts, set_apart
+from cascade.stages.looks import Looks
+from cascade.stages.round import Round, begin_round
+from cascade.stages.sending import Sending, texts_a_call
 from cascade.stages.serializers import Serializer, serializer
-from cascade.stages.upstream import Lost, Reply, Upstream
-from cascade.stages.wire import ChunkAnswer, Fault, FaultKind, Wire
+from cascade.stages.upstream import Upstream
+from cascade.stages.verdicts import verdict_of
+from cascade.stages.wire import Wire
 from cascade.text import Text
 from cascade.types import Fingerprint, ScoreSpace, StageScores
 
 __all__ = ["HttpReranker"]
 
-_FIRST_LOOK_SECONDS: Final = 2.0
-_LOAD_SECONDS: Final = 5.0
-_BODY_SLACK_BYTES: Final = 512
-_ENDS: Final = {
-    FaultKind.OVERLOADED: StageOverloaded,
-    FaultKind.UNREACHABLE: StageUnreachable,
-    FaultKind.TIMEOUT: StageTimeout,
-    FaultKind.REFUSED: StageRefused,
-    FaultKind.UNUSABLE: StageRefused,
-    FaultKind.BROKEN: StageInvalidAnswer,
-}
-"""What ends a round; the other kinds can be mended."""
-_UNREADABLE: Final = frozenset({"answer_too_large", "bad_encoding", "not_http"})
-"""Causes of loss where the server did answer."""
-_NEVER_LEFT: Final = frozenset({"refused", "dns", "connect_timeout"})
-"""Causes of loss where there was no connection to send anything on."""
+_NO_EVENTS: Final = GuardEvents()
 
 
 class HttpReranker:
     """Score documents at one server.
 
-    A request is split by texts, bytes and tokens; chunks run at the same time, bounded in texts over
-    all requests. A chunk that the server finds too long or too large is taken apart, an over-long
-    document is clipped once from the limit that the server stated, and left out if it is refused
-    again. Anything else that fails, fails the round.
+    A request is split by texts, bytes and tokens; chunks run at the same time, bounded in texts and tokens over
+    all requests. `Sending` mends what can be mended, `Calls` keeps calls within the limits and makes them again where
+    the time and the budget of retries allow. Where rounds fail again and again, none leaves for a while (`Breaker`).
+
+    ``budget_ms`` is what a round has at most; ``draw`` gives numbers in [0, 1); ``events`` is told of what the guards do.
     """
 
     def __init__(
@@ -71,27 +57,29 @@ class HttpReranker:
         upstream: Upstream,
         clock: Clock,
         count_fault: Callable[[BaseException], None] = lambda error: None,
+        *,
+        budget_ms: float = math.inf,
+        draw: Callable[[], float] = random.random,
+        events: GuardEvents = _NO_EVENTS,
     ) -> None:
         self._name = name
         self._spec = spec
         self._wire = wire
         self._upstream = upstream
         self._clock = clock
-        self._count_fault = count_fault
         self._serializer: Serializer = serializer(spec.serializer)
         self._fingerprint = fingerprint_of(spec, self._serializer)
         if spec.instruction is not None and not self.takes_instruction:
             raise ConfigError(f"{name}: instruction: neither the serializer nor the server of this adapter takes one")
-        self._limiter = TextLimiter(spec.max_in_flight_texts)
-        self._max_texts = self._texts_a_call(None)
-        self._route = wire.routes[0]
         self._max_length = spec.max_length
-        self._observed: Observed | None = None
-        self._unusable: str | None = None
-        self._polled: Congestion | None = None
-        self._answered: Congestion | None = None
-        self._asking: asyncio.Task[None] | None = None
-        self._asked = asyncio.Event()
+        self._slow_ms = budget_ms if spec.breaker.slow_ms is None else spec.breaker.slow_ms
+        self._breaker = Breaker(spec.breaker, clock, draw, events.breaker)
+        self._calls = Calls(spec, upstream, clock, texts_a_call=texts_a_call(spec, wire), draw=draw, events=events)
+        self._looks = Looks(name, wire, upstream, clock, self._bounded_by, count_fault)
+        self._sending = Sending(
+            spec, wire, self._calls, self._looks, clock, owns_template=self._serializer.owns_template
+        )
+        self.expected = ExpectedMs(clock)
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -103,15 +91,15 @@ class HttpReranker:
 
     @property
     def observed(self) -> Observed | None:
-        return self._observed
+        return self._looks.observed
 
     @property
     def unusable(self) -> str | None:
-        return self._unusable
+        return self._looks.unusable
 
     @property
     def congestion(self) -> Congestion | None:
-        return joined(self._polled, self._answered, self._clock())
+        return self._looks.congestion
 
     @property
     def takes_instruction(self) -> bool:
@@ -119,91 +107,45 @@ class HttpReranker:
             self._wire.takes_instruction and not self._serializer.owns_template
         )
 
+    @property
+    def room(self) -> TextLimiter:
+        """Return what bounds the texts and tokens in flight."""
+        return self._calls.room
+
+    @property
+    def refuses(self) -> bool:
+        """Tell whether the breaker lets no round through."""
+        return self._breaker.refuses
+
+    @property
+    def guarded(self) -> Guarded:
+        room = self._calls.room
+        return Guarded(
+            breaker=self._breaker.state,
+            limit_texts=room.limit,
+            limit_tokens=room.token_limit,
+            in_flight_texts=room.in_flight,
+            in_flight_tokens=room.tokens_in_flight,
+            waiting_calls=room.waiting,
+        )
+
     async def start(self) -> None:
-        self._asking = asyncio.create_task(self._watch(), name=f"limits and load of {self._name}")
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_LOOK_SECONDS):
-                await self._asked.wait()
+        await self._looks.start()
 
     async def look_again(self) -> bool:
-        if self._observed is None:
-            return False  # the first look goes on by itself
-        try:
-            found = await self._wire.discover(self._get)
-        except Lost:
-            return False
-        if not isinstance(found, Observed) or (found == Observed() != self._observed):
-            return False  # a gateway's answer while the server is away; rounds tell by themselves whether it scores
-        if found != self._observed:
-            self._learn(found)
-        return True
+        return await self._looks.again()
+
+    async def returned(self) -> None:
+        await self._looks.returned()
 
     async def aclose(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
+        await self._looks.aclose()
         await self._upstream.aclose()
 
-    async def _watch(self) -> None:
-        await self._ask_until_answered()
-        route = self._wire.load_route
-        offered = route is not None
-        while route is not None and offered:
-            try:
-                offered = await self._look_at_load(route)
-            except Lost:
-                pass  # what is known grows stale, and says so
-            except Exception as error:  # noqa: BLE001 - the boundary of a background task: it goes on asking
-                self._count_fault(error)
-            await asyncio.sleep(_LOAD_SECONDS)
-
-    async def _look_at_load(self, route: str) -> bool:
-        """Read the server's load; tell whether to look again. A route that told of load once is not given up."""
-        reply = await self._get(route)
-        told = read_load(reply, self._clock())
-        self._polled = told or self._polled
-        return self._polled is not None or is_failing(reply)
-
-    async def _ask_until_answered(self) -> None:
-        waits = wait_random_exponential(multiplier=0.2, max=30)
-        async for attempt in AsyncRetrying(wait=waits, retry=retry_if_exception_type(Exception)):
-            with attempt:
-                try:
-                    self._learn(await self._wire.discover(self._get))
-                except Lost:
-                    raise
-                except Exception as error:
-                    self._count_fault(error)
-                    raise
-                finally:
-                    self._asked.set()
-
-    async def _get(self, path: str) -> Reply:
-        """Get a document within the time of a look. Raises Lost."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_LOOK_SECONDS):
-                return await self._upstream.get(path, request_id=f"{self._name}-look-{uuid.uuid4().hex}")
-        raise Lost("timeout")
-
-    def _learn(self, found: Observed | Fault) -> None:
-        match found:
-            case Fault(kind=kind, code=code):
-                self._unusable = code if kind is FaultKind.UNUSABLE else None
-                raise Lost(code)  # and ask again later: a key or a model can be put right over there
-            case Observed():
-                self._unusable = None
-                self._observed = found
-                self._max_length = min(self._spec.max_length, found.max_length or self._spec.max_length)
-                in_flight = found.max_in_flight_texts or self._spec.max_in_flight_texts
-                self._limiter.limit = min(self._spec.max_in_flight_texts, in_flight)
-                self._max_texts = self._texts_a_call(found.max_texts)
-            case _:
-                assert_never(found)
-
-    def _texts_a_call(self, told: int | None) -> int:
-        """Return the most texts a call: as configured, told or usual, and never above what is told or known."""
-        texts = self._spec.chunk_texts or told or self._wire.texts_by_default
-        return min(texts, told or texts, self._wire.most_texts or texts)
+    def _bounded_by(self, found: Observed) -> None:
+        """Keep to the limits that the server states."""
+        self._max_length = min(self._spec.max_length, found.max_length or self._spec.max_length)
+        self._sending.bound(found)
 
     async def score(
         self,
@@ -216,128 +158,56 @@ class HttpReranker:
     ) -> StageScores:
         started = self._clock()
         budget_ms = deadline.remaining_ms()
-        round_ = begin_round(
-            query,
-            documents,
-            serializer=self._serializer,
-            instruction=self._spec.instruction if instruction is None else instruction.reveal(),
-            max_length=self._max_length,
-            server_clips=self._wire.clips,
-            most_characters=self._wire.most_characters,
-            route=self._route,
-            call_id=call_id,
-        )
+        if self._looks.unusable is not None:
+            raise StageRefused(self._name, self._looks.unusable, elapsed_ms=0.0, budget_ms=budget_ms)
+        entered = self._breaker.enter()
+        if entered is None:
+            raise StageBreakerOpen(self._name, "breaker_open", elapsed_ms=0.0, budget_ms=budget_ms)
+        outcome = Outcome.IGNORE
+        round_: Round | None = None
         kind: type[StageError]
         try:
-            if self._unusable is not None:
-                raise _RoundFailed(StageRefused, self._unusable)
+            round_ = begin_round(
+                query,
+                documents,
+                serializer=self._serializer,
+                instruction=self._spec.instruction if instruction is None else instruction.reveal(),
+                max_length=self._max_length,
+                server_clips=self._wire.clips,
+                most_characters=self._wire.most_characters,
+                route=self._sending.route,
+                call_id=call_id,
+                deadline=deadline,
+            )
             async with deadline.timeout():
-                await self._send_all(round_)
+                await self._sending.send(round_)
             if round_.pieces and not round_.scores:
-                raise _RoundFailed(StageRefused, "every_document_refused")
+                raise RoundFailed(StageRefused, "every_document_refused")
+            outcome = self._outcome_of(round_)
             return round_.result()
         except TimeoutError:
-            kind, code = StageTimeout, "deadline" if round_.left else "waiting_for_room"
-        except _RoundFailed as failed:
+            kind, code = StageTimeout, "deadline" if round_ is not None and round_.left else "waiting_for_room"
+            outcome = self._given_up(round_)
+        except RoundFailed as failed:
             kind, code = failed.kind, failed.code
+            outcome = verdict_of(code).breaker
+        except asyncio.CancelledError:
+            outcome = self._given_up(round_)
+            raise
+        finally:
+            self._breaker.leave(entered, outcome)
         # outside, so that no error is chained whose frames hold text
         elapsed_ms = (self._clock() - started) * 1000
-        raise kind(self._name, code, elapsed_ms=elapsed_ms, budget_ms=budget_ms, sent=len(round_.left))
+        raise kind(self._name, code, elapsed_ms=elapsed_ms, budget_ms=budget_ms, sent=len(round_.left) if round_ else 0)
 
-    async def _send_all(self, round_: Round) -> None:
-        limits = ChunkLimits(
-            texts=min(self._max_texts, self._limiter.limit),
-            bytes=max(1, self._spec.chunk_bytes - len(round_.query) - _BODY_SLACK_BYTES),
-            tokens=self._spec.chunk_tokens,
-            pair_tokens=round_.max_length,
-        )
-        chunks = plan_chunks(round_.pieces, limits, query_tokens=round_.query_tokens)
-        await self._together(round_, chunks)
+    def _outcome_of(self, round_: Round) -> Outcome:
+        if not round_.calls:
+            return Outcome.IGNORE  # nothing to score: the server was not asked
+        return Outcome.FAILURE if round_.slowest_call_ms >= self._slow_ms else Outcome.SUCCESS
 
-    async def _together(self, round_: Round, chunks: Sequence[list[Piece]]) -> None:
-        if len(chunks) == 1:
-            await self._send(round_, chunks[0])
-            return
-        try:
-            async with asyncio.TaskGroup() as group:
-                for chunk in chunks:
-                    group.create_task(self._send(round_, chunk))
-        except* _RoundFailed as failures:
-            first: BaseException = failures
-            while isinstance(first, BaseExceptionGroup):
-                first = first.exceptions[0]
-            raise first from None
-
-    async def _send(self, round_: Round, chunk: list[Piece]) -> None:
-        route = round_.route
-        body = self._wire.request(
-            route,
-            round_.query,
-            [piece.encoded for piece in chunk],
-            clip_to=chunk[0].clip_to if len(chunk) == 1 else None,
-            instruction=None if self._serializer.owns_template else round_.instruction,
-        )
-        leaving = {piece.position for piece in chunk} - round_.left
-        try:
-            async with self._limiter.hold(len(chunk)):
-                round_.calls += 1
-                round_.left |= leaving
-                reply = await self._upstream.post(route, body, request_id=next(round_.request_ids), texts=len(chunk))
-        except Lost as lost:
-            if lost.code in _NEVER_LEFT:
-                round_.left -= leaving
-            kind = StageInvalidAnswer if lost.code in _UNREADABLE else StageUnreachable
-            raise _RoundFailed(kind, lost.code) from None
-        if reply.status == 200:
-            try:
-                answer = self._wire.answer(reply, len(chunk))
-            except InvalidAnswer as invalid:
-                raise _RoundFailed(StageInvalidAnswer, invalid.fault) from None
-            round_.keep(chunk, answer)
-            self._route = route
-            self._hear(answer)
-        else:
-            await self._mend(round_, chunk, self._wire.fault(reply), route)
-
-    def _hear(self, answer: ChunkAnswer) -> None:
-        """Keep what an answer told of the server's queue."""
-        if answer.queue_ms is not None:
-            self._answered = Congestion(self._clock(), queue_ms=answer.queue_ms)
-
-    async def _mend(self, round_: Round, chunk: list[Piece], fault: Fault, route: str) -> None:
-        match fault.kind:
-            case FaultKind.NO_ROUTE:
-                await self._reroute(round_, chunk, route)
-            case FaultKind.TOO_LONG if len(chunk) > 1:
-                await self._together(round_, set_apart(chunk, round_.query_tokens, fault.limit or round_.max_length))
-            case FaultKind.TOO_LONG if (shorter := round_.clip(chunk[0], fault)) is not None:
-                await self._send(round_, [shorter])
-            case FaultKind.TOO_MANY_TEXTS if len(chunk) > 1:
-                most = min(fault.limit or len(chunk) // 2, len(chunk) - 1)
-                self._max_texts = max(1, min(self._max_texts, most))
-                await self._together(round_, parts(chunk, max(1, most)))
-            case FaultKind.TOO_MANY_BYTES if len(chunk) > 1:
-                await self._together(round_, parts(chunk, (len(chunk) + 1) // 2))
-            case FaultKind.TOO_LONG | FaultKind.TOO_MANY_TEXTS | FaultKind.TOO_MANY_BYTES:
-                round_.refused.append(chunk[0].position)
-            case _:
-                raise _RoundFailed(_ENDS[fault.kind], fault.code)
-
-    async def _reroute(self, round_: Round, chunk: list[Piece], missing: str) -> None:
-        """Send a chunk on the next route that this round has not missed; another chunk may have moved on already."""
-        round_.missing.add(missing)
-        others = [route for route in self._wire.routes if route not in round_.missing]
-        if not others:
-            raise _RoundFailed(StageRefused, "no_route")
-        if round_.route in round_.missing:
-            round_.route = others[0]
-        await self._send(round_, chunk)
-
-
-class _RoundFailed(Exception):
-    """End a round from inside its chunks, before elapsed time is known."""
-
-    def __init__(self, kind: type[StageError], code: str) -> None:
-        super().__init__(code)
-        self.kind = kind
-        self.code = code
+    def _given_up(self, round_: Round | None) -> Outcome:
+        """Return what it says of the server that nobody waited any longer: nothing, if it was given little time."""
+        if round_ is None or round_.left_at is None:
+            return Outcome.IGNORE
+        waited_ms = (self._clock() - round_.left_at) * 1000
+        return Outcome.FAILURE if waited_ms * 2 >= self._slow_ms else Outcome.IGNORE

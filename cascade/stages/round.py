@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from cascade.guard.deadline import Deadline
 from cascade.stages.chunking import Clip, Piece
 from cascade.stages.serializers import Serializer
 from cascade.stages.wire import ChunkAnswer, Fault
@@ -29,7 +30,8 @@ class Round:
     """What one round gathers while its chunks come back.
 
     ``route`` is where its calls go now, ``missing`` the routes that the server said it has not;
-    ``left`` holds the positions of documents that have left.
+    ``left`` holds the positions of documents that have left, ``left_at`` is when the first did. ``room_ms`` is the
+    longest wait for room, None where no call had to wait, ``slowest_call_ms`` the longest call.
     """
 
     count: int
@@ -42,23 +44,38 @@ class Round:
     server_clips: bool
     request_ids: Iterator[str]
     route: str
+    deadline: Deadline
     instruction: str | None = field(default=None, repr=False)
     scores: dict[int, float] = field(default_factory=dict)
     refused: list[int] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
     left: set[int] = field(default_factory=set)
     clipped: int = 0
+    left_at: float | None = None
+    room_ms: float | None = None
+    slowest_call_ms: float = 0.0
     calls: int = 0
     tokens: int = 0
     tokens_estimated: bool = False
     slowest: dict[str, float] = field(default_factory=dict)
 
+    def leaves(self, positions: set[int], at: float) -> None:
+        """Note that a call leaves, and which documents leave with it for the first time."""
+        self.calls += 1
+        self.left |= positions
+        if self.left_at is None:
+            self.left_at = at
+
+    def tokens_of(self, chunk: Sequence[Piece]) -> int:
+        """Estimate the tokens of a chunk, as far as the model reads them."""
+        query, most = self.query_tokens, self.max_length
+        return sum([min(piece.tokens + query, most) for piece in chunk])
+
     def keep(self, chunk: Sequence[Piece], answer: ChunkAnswer) -> None:
         """Keep the scores of a chunk by position, and add up its cost; chunks run together, so the slowest counts."""
         for piece, score in zip(chunk, answer.scores, strict=True):
             self.scores[piece.position] = score
-        estimated = sum(min(piece.tokens + self.query_tokens, self.max_length) for piece in chunk)
-        self.tokens += estimated if answer.tokens is None else answer.tokens
+        self.tokens += self.tokens_of(chunk) if answer.tokens is None else answer.tokens
         self.tokens_estimated |= answer.tokens is None
         self.clipped += sum(self._is_clipped(piece) for piece in chunk)
         for name, milliseconds in (
@@ -109,6 +126,7 @@ class Round:
             queue_ms=self.slowest.get("queue"),
             compute_ms=self.slowest.get("compute"),
             server_ms=self.slowest.get("server"),
+            room_ms=self.room_ms,
         )
         return StageScores(tuple(self.scores.get(position) for position in range(self.count)), excluded, cost)
 
@@ -124,6 +142,7 @@ def begin_round(
     most_characters: int | None = None,
     route: str,
     call_id: str,
+    deadline: Deadline,
 ) -> Round:
     """Prepare what is sent: blank documents are not, and of no text what lies far beyond the longest pair.
 
@@ -158,6 +177,7 @@ def begin_round(
         server_clips=server_clips,
         request_ids=(f"{call_id}-{number}" for number in itertools.count()),
         route=route,
+        deadline=deadline,
         instruction=instruction,
     )
 

@@ -8,6 +8,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from cascade import __version__
+from cascade.telemetry.admission_metrics import AdmissionMetrics, KeyMetrics
+from cascade.telemetry.guard_metrics import GuardMetrics
+from cascade.telemetry.level_metrics import LevelMetrics
 from cascade.telemetry.record_log import DropReason
 from cascade.types import Decision, DegradedReason, Dialect, Round, StageName
 
@@ -19,6 +22,7 @@ _OWN_SECONDS: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 
 _PAIRS: Final = (0, 5, 10, 20, 30, 50, 75, 100, 150, 200)
 _OUTCOMES: Final = ("ok", *DegradedReason)
 _DROPPED: Final = "dropped"
+_REFUSED: Final = (400, 401, 403, 408, 413, 415, 422, 429, 503)
 
 
 class Metrics:
@@ -43,9 +47,7 @@ class Metrics:
         rejected = Counter(
             "cascade_rejected", "Requests refused, by dialect and status", ["dialect", "status"], registry=registry
         )
-        self._rejected = {
-            (d, status): rejected.labels(d, str(status)) for d in Dialect for status in (400, 408, 413, 415, 422, 503)
-        }
+        self._rejected = {(d, status): rejected.labels(d, str(status)) for d in Dialect for status in _REFUSED}
         rounds = Counter("cascade_rounds", "Rounds by stage and outcome", ["stage", "outcome"], registry=registry)
         self._rounds = {(s, o): rounds.labels(s, o) for s in stages for o in _OUTCOMES}
         pairs = Counter("cascade_pairs", "Pairs scored by stage", ["stage"], registry=registry)
@@ -90,6 +92,9 @@ class Metrics:
             "cascade_records_dropped", "Decision records that were not kept, by reason", ["reason"], registry=registry
         )
         self._records_dropped = {reason: records_dropped.labels(reason) for reason in DropReason}
+        self.admission = AdmissionMetrics(registry)
+        self.keys = KeyMetrics(registry)
+        self.guards = GuardMetrics(registry)
         self.in_flight = Gauge("cascade_in_flight", "Requests under way", registry=registry)
         self.unusable = Gauge(
             "cascade_stage_unusable", "1 where a server cannot serve its stage", ["stage"], registry=registry
@@ -108,11 +113,7 @@ class Metrics:
             "1 where the release names a calibration and the safe mode decides in its place",
             registry=registry,
         )
-        self.level = Gauge(
-            "cascade_level",
-            "Load level that decides, by its place in the release; 0 is the release as it stands",
-            registry=registry,
-        )
+        self.levels = LevelMetrics(registry)
         self.release = Gauge(
             "cascade_release_info", "The active release", ["release", "digest", "version"], registry=registry
         )
@@ -137,6 +138,7 @@ class Metrics:
         if not answered:
             return
         self._requests[decision.dialect, decision.stage].inc()
+        self.levels.answered(decision)
         for reason in decision.degraded:
             self._degraded[reason].inc()
         self._seconds.observe(decision.total_ms / 1000)

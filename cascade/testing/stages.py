@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from cascade.errors import StageError, StageTimeout
 from cascade.guard.deadline import Deadline
+from cascade.guard.events import Guarded
+from cascade.guard.expected_ms import ExpectedMs
 from cascade.stages.base import Congestion, Observed
 from cascade.text import Text
 from cascade.types import Exclusion, Fingerprint, ScoreSpace, StageCost, StageScores
@@ -22,13 +24,18 @@ def fingerprint(model: str = "scripted") -> Fingerprint:
     )
 
 
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
 @dataclass(slots=True)
 class ScriptedStage:
     """Score by a function, late or not at all where a test says so.
 
     ``fails`` is raised in place of an answer: a stage error's class, or any exception. ``refuses``
     tells which texts count as refused. ``calls`` lists the texts of each call; ``cancelled`` counts
-    calls that were cancelled under way, ``looks`` how often it was asked what it is.
+    calls that were cancelled under way, ``looks`` how often it was asked what it is. ``back`` is set where a test says
+    that it has returned after it was lost.
     """
 
     score_of: Callable[[str, str], float]
@@ -41,6 +48,9 @@ class ScriptedStage:
     unusable: str | None = None
     takes_instruction: bool = False
     congestion: Congestion | None = None
+    guarded: Guarded | None = None
+    expected: ExpectedMs = field(default_factory=lambda: ExpectedMs(_now))
+    back: asyncio.Event = field(default_factory=asyncio.Event)
     calls: list[list[str]] = field(default_factory=list)
     cancelled: int = 0
     looks: int = 0
@@ -52,6 +62,11 @@ class ScriptedStage:
         """Tell whether there is anything observed: a test sets that."""
         self.looks += 1
         return self.observed is not None
+
+    async def returned(self) -> None:
+        """Wait until a test says that it has returned."""
+        await self.back.wait()
+        self.back.clear()
 
     async def aclose(self) -> None:
         """Do nothing."""

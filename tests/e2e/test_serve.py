@@ -16,6 +16,7 @@ import httpx
 import orjson
 import pytest
 
+from cascade.server.keys import hash_of
 from cascade.testing.upstream import FakeTei
 from tests.e2e.processes import Process, cascade, listening, serving, write_yaml
 
@@ -230,6 +231,53 @@ def test_h6_a_request_under_way_is_finished_before_the_exit(tmp_path: Path) -> N
         thread.join()
         assert [item["index"] for item in answers[0].json()] == [1, 0]
         assert answers[0].headers["x-cascade-stage"] == "small"
+
+
+def test_h6_a_request_that_would_outlast_the_process_is_answered_with_the_best_order_so_far(tmp_path: Path) -> None:
+    """Its stage never answers and its deadline is far: it gets first-stage order before the exit, and none is cut off."""
+    with ExitStack() as stack:
+        running = _start(stack, tmp_path, drain_seconds=0.1, leftover_seconds=0.3, max_in_flight=1)
+        answers: list[httpx.Response] = []
+
+        def ask() -> None:
+            headers = {"x-request-timeout-ms": "60000"}
+            with running.client() as client:
+                answers.append(client.post("/rerank", json=_body("hang", ["fish", "bird"]), headers=headers))
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        with httpx.Client(base_url=running.process.admin, trust_env=False) as admin:
+            while admin.get("/status").json()["admission"]["held"] < 3:
+                time.sleep(0.01)
+        assert running.process.stop() == 0
+        for thread in threads:
+            thread.join()
+        for answer in answers:
+            assert answer.status_code == 200
+            assert [item["index"] for item in answer.json()] == [0, 1]
+            assert answer.headers["x-cascade-degraded"] == "deadline_too_short"
+        assert len(answers) == 3
+        told = {event["event"]: event for event in running.process.events()}
+        assert told["leftovers are answered"]["requests"] == 3
+        assert b"Traceback" not in running.process.stderr.read_bytes()
+
+
+def test_keys_are_asked_for_and_read_again_while_serving(tmp_path: Path) -> None:
+    """A key that is put into the file opens the listener within one look, without a restart."""
+    keys = write_yaml(tmp_path / "keys.yaml", {"keys": [{"name": "one", "sha256": hash_of("one").hex()}]})
+    with ExitStack() as stack:
+        running = _start(stack, tmp_path, keys_file=str(keys), keys_seconds=0.05)
+        with running.client() as client:
+            body = _body("bird", ["fish", "bird"])
+            assert client.get("/health").status_code == 200
+            assert client.post("/rerank", json=body).status_code == 401
+            assert client.post("/rerank", json=body, headers={"authorization": "Bearer one"}).status_code == 200
+            write_yaml(keys, {"keys": [{"name": "second", "sha256": hash_of("second").hex()}]})
+            while client.post("/rerank", json=body, headers={"authorization": "Bearer second"}).status_code != 200:
+                time.sleep(0.01)
+            assert client.post("/rerank", json=body, headers={"authorization": "Bearer one"}).status_code == 401
+        assert running.process.stop() == 0
 
 
 def test_a_head_without_end_is_cut_off_over_a_socket(running: Running) -> None:

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.engines
 _TEXTS = documents(24)
 _CLIENTS = 4
 _PATIENCE_S = 30.0
-_OUTAGE = frozenset({"stage_unreachable", "stage_timeout"})
+_OUTAGE = frozenset({"stage_unreachable", "stage_timeout", "breaker_open"})
+"""After a few failures in a row the breaker spares the server, and the requests their wait for it."""
 _STARTING = frozenset({"stage_overloaded"})
 """llama.cpp answers 503 while it loads its model."""
 
@@ -147,7 +148,7 @@ def test_a_hanging_large_server_costs_its_budget_and_no_answer(logs: Path, llama
         finally:
             os.killpg(large.pid, signal.SIGCONT)
         load.wait_for(_healthy(20), since=len(load.seen))
-    _assert_served(load.seen, llamacpp, reasons=frozenset({"stage_timeout"}))
+    _assert_served(load.seen, llamacpp, reasons=frozenset({"stage_timeout", "breaker_open"}))
 
 
 def test_a_large_server_that_comes_after_the_sidecar_is_found(logs: Path, llamacpp: Server) -> None:

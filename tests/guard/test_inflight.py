@@ -290,3 +290,69 @@ def test_a_limit_below_one_is_refused(limit: int) -> None:
     with pytest.raises(ValueError, match="at least one"):
         limiter.limit = limit
     assert limiter.limit == 1
+
+
+def test_c2_tokens_are_bounded_beside_texts() -> None:
+    """Two short calls pass together, and two long ones one after the other, though there is room for their texts."""
+
+    async def play(tokens: int) -> int:
+        crowd = 0
+        most = 0
+        limiter = TextLimiter(10, 1000)
+
+        async def call() -> None:
+            nonlocal crowd, most
+            async with limiter.hold(2, tokens):
+                crowd += 1
+                most = max(most, crowd)
+                await asyncio.sleep(1)
+                crowd -= 1
+
+        await asyncio.gather(call(), call())
+        assert (limiter.in_flight, limiter.tokens_in_flight, limiter.waiting) == (0, 0, 0)
+        return most
+
+    assert run_virtual(play(500)) == 2
+    assert run_virtual(play(501)) == 1
+
+
+def test_a_call_of_more_tokens_than_the_limit_passes_alone() -> None:
+    """It waits until nothing else is in flight, and is not stranded."""
+
+    async def play() -> None:
+        limiter = TextLimiter(10, 100)
+        async with limiter.hold(1, 1):
+            late = asyncio.create_task(_held(limiter, 1, 5000))
+            await settle()
+            assert (late.done(), limiter.waiting, limiter.has_room(1, 1)) == (False, 1, False)
+        await settle()
+        assert late.done()
+        assert limiter.has_room(10, 100)
+
+    run_virtual(play())
+
+
+def test_limits_that_are_raised_let_in_who_waits() -> None:
+    """Texts and tokens alike; a limit of nothing is refused."""
+
+    async def play() -> None:
+        limiter = TextLimiter(10, 100)
+        async with limiter.hold(1, 100):
+            late = asyncio.create_task(_held(limiter, 1, 100))
+            await settle()
+            limiter.set_limits(10, 199)
+            await settle()
+            assert not late.done()
+            limiter.set_limits(10, 200)
+            await settle()
+            assert late.done()
+        with pytest.raises(ValueError, match="at least one text and one token"):
+            limiter.set_limits(10, 0)
+        assert (limiter.limit, limiter.token_limit) == (10, 200)
+
+    run_virtual(play())
+
+
+async def _held(limiter: TextLimiter, texts: int, tokens: int) -> None:
+    async with limiter.hold(texts, tokens):
+        pass

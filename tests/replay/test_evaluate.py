@@ -305,7 +305,7 @@ def test_a_policy_of_one_setting_has_no_curve_and_is_still_compared_at_its_cost(
     assert difference["area_10_50"] is None
 
 
-def test_a_policy_that_skips_queries_is_not_called_reranked() -> None:
+def test_a4_a_policy_that_skips_queries_is_not_called_reranked() -> None:
     """Engaged below one is told, and the flag is off."""
     told = report(evaluate({"t": made_table()}, _QUESTION, None, _policy("none", depth=0)))
     assert told["engaged"] == 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import orjson
 import yaml
@@ -18,19 +18,16 @@ from cascade.testing.calibration import scripted_artefact
 from tests.calibration.made_certificate import made_certificate
 
 __all__ = [
-    "REPORT",
     "Written",
     "artefact_for",
     "calibrated_data",
     "certificate_for",
     "digest_for",
     "identity_of",
+    "report_for",
     "stage_data",
     "write_release",
 ]
-
-REPORT: Final = orjson.dumps({"queries": 100})
-"""A file that stands for a report; nothing here reads what it says."""
 
 
 def stage_data(name: str, **fields: Any) -> dict[str, Any]:
@@ -65,7 +62,10 @@ def calibrated_data(calibration: str, **changes: Any) -> dict[str, Any]:
         "escalation": {"kind": "calibrated", "calibration": calibration, "price_per_pair": 0.002},
         "budgets": {"total_ms": 100, "small_ms": 40, "large_ms": 60, "reserve_ms": 10},
     }
-    evidence = {"certificate": artefact_digest(certificate_for(data | changes)), "report": artefact_digest(REPORT)}
+    evidence = {
+        "certificate": artefact_digest(certificate_for(data | changes)),
+        "report": artefact_digest(report_for(data | changes)),
+    }
     return data | {"evidence": evidence} | changes
 
 
@@ -73,6 +73,17 @@ def certificate_for(data: dict[str, Any], **fields: Any) -> bytes:
     """Return a certificate of a release of this data, scored by the stages that `artefact_for` was fitted on."""
     known: dict[str, Any] = {name: identity_of(**stage_data(name)) for name in ("small", "large")}
     return certificate_bytes(made_certificate(**{"policy_digest": policy_digest(data)} | known | fields))
+
+
+def report_for(data: dict[str, Any], **fields: Any) -> bytes:
+    """Return the report of an evaluation of a release of this data: as much of one as is read of it."""
+    names = [level["name"] for level in data.get("levels", [{"name": "normal"}])]
+    told: dict[str, Any] = {
+        "report": "cascade eval",
+        "conditions": {"policy": {"policy_digest": policy_digest(data)}},
+        "levels": [{"name": name, "ndcg": 0.5, "minus_always_large": -0.01} for name in names],
+    }
+    return orjson.dumps(told | fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +106,7 @@ def write_release(folder: Path, artefact: CalibrationArtefact | None = None, **c
     calibration.write_bytes(data)
     release = calibrated_data(digest, **changes)
     (places["calibration"] / "certificate.json").write_bytes(certificate_for(release))
-    (places["calibration"] / "report.json").write_bytes(REPORT)
+    (places["calibration"] / "report.json").write_bytes(report_for(release))
     path = places["policies"] / "release.yaml"
     path.write_text(yaml.safe_dump(release, sort_keys=False), encoding="utf-8")
     return Written(path, digest, calibration)

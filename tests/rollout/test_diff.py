@@ -142,12 +142,15 @@ _LEVELS: list[dict[str, Any]] = [
 def test_load_levels_are_shown_in_words(tmp_path: Path) -> None:
     """A line each, and one that says so where there are none."""
     lines = description(_bundle(tmp_path / "levels", levels=_LEVELS))
-    at = lines.index("levels         normal: the release as it stands")
+    known = "; nDCG 0.500, -0.0100 to always-large"
+    at = lines.index(f"levels         normal: the release as it stands{known}")
     assert lines[at + 1 : at + 4] == [
-        "               degraded-1: nothing goes to the large stage",
-        "               degraded-2: the first 20 candidates; nothing goes to the large stage",
-        "               degraded-3: no stage is asked: first-stage order",
+        f"               degraded-1: nothing goes to the large stage{known}",
+        f"               degraded-2: the first 20 candidates; nothing goes to the large stage{known}",
+        f"               degraded-3: no stage is asked: first-stage order{known}",
     ]
+    unmeasured = description(_bundle(tmp_path / "unmeasured", levels=_LEVELS, evidence=None))
+    assert f"{lines[at].removesuffix(known)}; its quality is not measured" in unmeasured
     assert "levels         none beside the release as it stands" in description(_bundle(tmp_path / "none"))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cascade.policy.depth_rules import EXAMPLE
 from cascade.policy.release import parse_release
-from cascade.rollout.sanity import deepest, not_meant
+from cascade.rollout.sanity import not_meant
 from cascade.rollout.signal_channels import channels_named
 
 from .arrange import artefact_for, calibrated_data, stage_data
@@ -135,23 +135,6 @@ def test_what_does_not_go_with_the_calibration_is_told(
 ) -> None:
     """Rounds, head, depth and channels are held against the artefact."""
     assert _told(artefact, **changes) == [told]
-
-
-@pytest.mark.parametrize(
-    ("depth", "expected"),
-    [
-        (50, 50),
-        ({"kind": "skip", "default": 30}, 30),
-        ({"kind": "greedy", "default": 50, "classes": {"other": 80}}, 80),
-        ({"kind": "greedy", "default": 50, "most": 60, "classes": {"other": 80}}, 60),
-        (EXAMPLE, 100),
-        ({"kind": "gain", "default": 50, "price_per_candidate": 0, "signals": [], "depths": _GRID}, 200),
-        ({"kind": "greedy", "default": 50, "least": 50, "classes": {"other": 10}}, 50),
-    ],
-)
-def test_the_deepest_of_a_rule_is_within_its_bounds(depth: Any, expected: int) -> None:
-    """Every kind has one."""
-    assert deepest(parse_release(calibrated_data(_DIGEST, depth=depth))) == expected
 
 
 def test_channels_are_read_from_names_of_signals() -> None:

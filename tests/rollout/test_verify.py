@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -15,7 +15,7 @@ from cascade.rollout.bundle import build_bundle
 from cascade.rollout.verify import Severity, Verification, verify
 from tests.calibration.made_certificate import made_certificate
 
-from .arrange import artefact_for, calibrated_data, digest_for, identity_of, stage_data, write_release
+from .arrange import artefact_for, calibrated_data, digest_for, identity_of, report_for, stage_data, write_release
 
 
 def _verified(folder: Path, artefact: CalibrationArtefact | None = None, **changes: Any) -> Verification:
@@ -216,3 +216,58 @@ def test_what_is_no_release_is_an_error_of_its_own(tmp_path: Path) -> None:
     """There is nothing to verify."""
     with pytest.raises(ConfigError, match="cannot be read"):
         verify(tmp_path / "none.yaml", {})
+
+
+_LEVELS: Final = [{"name": "normal"}, {"name": "small", "escalation": "none"}, {"name": "none", "stages": "none"}]
+
+
+def _reported(folder: Path, report: bytes, **changes: Any) -> list[tuple[Severity, str]]:
+    """Return what is found of a release that names this report."""
+    release = calibrated_data(digest_for(), **changes)
+    evidence = {**release["evidence"], "report": artefact_digest(report)}
+    written = write_release(folder, **changes, evidence=evidence)
+    (folder / "calibration" / "report.json").write_bytes(report)
+    return _told(verify(written.path, {}))
+
+
+def test_a_report_of_every_level_of_this_policy_is_evidence(tmp_path: Path) -> None:
+    """What each level loses is known before load chooses it."""
+    assert _reported(tmp_path, report_for(calibrated_data(digest_for(), levels=_LEVELS)), levels=_LEVELS) == []
+
+
+@pytest.mark.parametrize("lost", [None, "minus_always_large"])
+def test_a_level_whose_quality_is_not_told_is_a_warning(tmp_path: Path, lost: str | None) -> None:
+    """Not strictly a release, then: left out of the report, or without judgements to tell it by."""
+    lines: list[dict[str, Any]] = [
+        {"name": level["name"], "ndcg": 0.5, "minus_always_large": -0.01} for level in _LEVELS
+    ]
+    lines = [{**line, lost: None} for line in lines] if lost else lines[:2]
+    report = report_for(calibrated_data(digest_for(), levels=_LEVELS), levels=lines)
+    told = _reported(tmp_path, report, levels=_LEVELS)
+    names = ["normal", "small", "none"] if lost else ["none"]
+    assert told == [
+        (Severity.WARNING, f"evidence, report: it does not tell the quality of the level {name}") for name in names
+    ]
+
+
+def test_a_report_of_another_policy_or_of_none_is_an_error(tmp_path: Path) -> None:
+    """As for a certificate."""
+    other = report_for(calibrated_data(digest_for(), depth=30))
+    ((severity, what),) = _reported(tmp_path / "a", other)
+    assert severity is Severity.ERROR
+    assert what.startswith("evidence, report: its report is of the policy sha256:")
+    none = report_for({}, conditions={"policy": {"calibration": "sha256:0"}})
+    assert _reported(tmp_path / "b", none) == [
+        (
+            Severity.ERROR,
+            "evidence, report: its report is of no release; evaluate it with cascade eval --release",
+        )
+    ]
+
+
+def test_what_is_no_report_is_an_error(tmp_path: Path) -> None:
+    """Any JSON is not one; the key at fault is named, never its value."""
+    ((severity, what),) = _reported(tmp_path, b'{"report": "kingfisher"}')
+    assert severity is Severity.ERROR
+    assert " is no report of cascade eval: report: Input should be 'cascade eval'" in what
+    assert "kingfisher" not in what

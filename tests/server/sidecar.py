@@ -12,12 +12,19 @@ import httpx
 import orjson
 
 from cascade.calibration.calibrated import Calibration
+from cascade.guard.admission import Admission
 from cascade.guard.deadline import Clock
+from cascade.guard.pressure import Pressure
+from cascade.guard.seat import Bounds
+from cascade.guard.under_way import UnderWay
 from cascade.pipeline import Pipeline
+from cascade.policy.levels import level_names
 from cascade.policy.release import Release, parse_release
 from cascade.server.admin import admin_app
 from cascade.server.app import public_app
+from cascade.server.gate import quotas_of
 from cascade.server.service import Service
+from cascade.server.stepping import Stepping, told_to_pressure
 from cascade.stages.base import Stage
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
@@ -25,7 +32,7 @@ from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
 from cascade.types import StageName
 
-__all__ = ["BODIES", "LEVELS", "ROUTES", "Sidecar", "dumps", "release_of", "sidecar"]
+__all__ = ["BODIES", "LEVELS", "ROOMY", "ROUTES", "Sidecar", "dumps", "release_of", "sidecar"]
 
 ROUTES: Final = {
     "native": ("/v1/cascade/rerank",),
@@ -36,6 +43,8 @@ ROUTES: Final = {
 """The routes of each dialect."""
 
 
+ROOMY: Final = Bounds(most=1000, most_waiting=1000, most_long=1000, long_cost=1e9)
+"""Room for all that a test sends."""
 LEVELS: Final = (
     {"name": "normal"},
     {"name": "degraded-1", "escalation": "none"},
@@ -117,6 +126,7 @@ def sidecar(
     calibration: Calibration | None = None,
     level: str | None = None,
     clock: Clock | None = None,
+    bounds: Bounds = ROOMY,
     **settings: Any,
 ) -> Sidecar:
     """Make a sidecar whose stages score by shared words, at a load level, on the clock of the running loop unless another is given.
@@ -129,18 +139,47 @@ def sidecar(
     metrics = Metrics()
     faults = Faults(metrics, clock)
     numbers = itertools.count(1)
-    pipeline = Pipeline(
-        release or release_of(),
-        stages if stages is not None else {StageName.SMALL: small, StageName.LARGE: large},
-        level=level,
-        calibration=calibration,
-        clock=clock,
-        new_id=lambda: f"decision-{next(numbers)}",
-        hash_query=lambda query: "0" * 16,
-        count_fault=faults,
+    under_way = UnderWay()
+    release = release or release_of()
+    pressure = Pressure(clock, least_deadline_ms=release.budgets.total_ms)
+    ladder = tuple(
+        Pipeline(
+            release,
+            stages if stages is not None else {StageName.SMALL: small, StageName.LARGE: large},
+            level=name,
+            calibration=calibration,
+            clock=clock,
+            new_id=lambda: f"decision-{next(numbers)}",
+            hash_query=lambda query: "0" * 16,
+            count_fault=faults,
+            under_way=under_way,
+            pressure=pressure,
+        )
+        for name in level_names(release)
     )
+    stepping = Stepping(release, pressure, clock, metrics=metrics.levels, pinned=level)
+    pipeline = ladder[stepping.level]
     fields = {"max_body_bytes": 8_000_000, "started": True, "ready": True} | settings
-    service = Service(
-        pipeline, metrics, faults, clock, digest="sha256:release", policy_digest="sha256:policy", **fields
+    admission = Admission(
+        bounds,
+        clock,
+        quotas=quotas_of(pipeline.release.limits.tenants, clock),
+        settled=told_to_pressure(metrics.admission.settled, pressure),
     )
+    pressure.watch_queue(lambda: admission.oldest_wait_s() * 1000)
+    metrics.admission.name_tenants(pipeline.release.limits.tenants)
+    service = Service(
+        pipeline,
+        metrics,
+        faults,
+        clock,
+        digest="sha256:release",
+        policy_digest="sha256:policy",
+        admission=admission,
+        under_way=under_way,
+        ladder=ladder,
+        stepping=stepping,
+        **fields,
+    )
+    stepping.changed = service.step
     return Sidecar(service, small, large)

@@ -35,14 +35,26 @@ async def test_h1_status_tells_the_active_release_and_each_stage() -> None:
     response = await served.admin.get("/status")
     body = response.json()
     stages = body.pop("stages")
+    body["stepping"]["since_s"] = 0.0
     assert body == {
         "version": __version__,
         "ready": True,
+        "draining": False,
+        "admission": {"held": 0, "seats": {"short": 0, "long": 0}, "waiting": {"short": 0, "long": 0}},
         "release": "test-1",
         "digest": "sha256:release",
         "policy_digest": "sha256:policy",
         "level": "normal",
         "levels": ["normal"],
+        "measured": {"why_not": None, "levels": {}},
+        "stepping": {
+            "why": "start",
+            "since_s": 0.0,
+            "pinned": False,
+            "hold_s": 5.0,
+            "forecast": None,
+            "beside_paused": False,
+        },
         "calibration": {"digest": None, "state": "none", "reasons": [], "uncompared": []},
     }
     assert set(stages) == {"small", "large"}

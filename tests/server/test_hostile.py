@@ -112,7 +112,7 @@ def test_a_hostile_body_is_refused_at_its_first_fault(fmt: DialectFormat, body: 
     assert peak < _FEW_BYTES
 
 
-def test_a14_an_error_of_json_does_not_hold_the_body() -> None:
+def test_g1_an_error_of_json_does_not_hold_the_body() -> None:
     """The parser's error has the whole text, so it is not the context of ours."""
     with pytest.raises(RequestError) as refused:
         as_json(b'{"query": "canary')

@@ -76,7 +76,8 @@ async def test_explain_and_status_and_the_gauge_name_the_level() -> None:
     assert told["degraded"] == ["load_level"]
     status = (await served.admin.get("/status")).json()
     assert (status["level"], status["levels"]) == ("degraded-2", [level["name"] for level in LEVELS])
-    assert set(status["stages"]) == {"small"}
+    assert set(status["stages"]) == {"small", "large"}
+    assert (status["stepping"]["why"], status["stepping"]["pinned"]) == ("pinned", True)
     metrics = await served.metrics()
     assert metrics["cascade_level"] == 2
     assert metrics['cascade_degraded_total{reason="load_level"}'] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import hashlib
 import os
 import signal
 import socket
@@ -20,12 +21,21 @@ from cascade.errors import ConfigError
 from cascade.rollout.bundle import build_bundle
 from cascade.server.admin import status
 from cascade.server.app import public_app
-from cascade.server.lifecycle import open_service, read_release, serve
+from cascade.server.building import open_service, read_release
+from cascade.server.lifecycle import serve
 from cascade.server.settings import Settings
 from cascade.testing.upstream import FakeTei
 from cascade.types import Level, StageName
 from tests.e2e.processes import listening
-from tests.rollout.arrange import Written, artefact_for, digest_for, identity_of, stage_data, write_release
+from tests.rollout.arrange import (
+    Written,
+    artefact_for,
+    digest_for,
+    identity_of,
+    report_for,
+    stage_data,
+    write_release,
+)
 
 _BARE: Final[dict[str, Any]] = {
     "release": "bare-1",
@@ -195,6 +205,33 @@ def test_serve_says_nothing_of_a_stage_that_is_there(tmp_path: Path) -> None:
     """No line is written for a server that answered."""
     with listening(FakeTei()) as url:
         assert _told_of_the_stage(tmp_path, url) == []
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_serve_warns_of_load_levels_whose_quality_is_not_measured(tmp_path: Path, measured: bool) -> None:
+    """With a report that tells of every level nothing is said, and `/status` has the figures."""
+    levels = [{"name": "normal"}, {"name": "none", "stages": "none"}]
+    data = report_for({**_BARE, "levels": levels})
+    evidence = {"report": f"sha256:{hashlib.sha256(data).hexdigest()}"} if measured else None
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "artifacts" / f"{hashlib.sha256(data).hexdigest()}.json").write_bytes(data)
+    release = _release(tmp_path, levels=levels, **({} if evidence is None else {"evidence": evidence}))
+    stopper = _Stopper(tmp_path / "log")
+    stopper.start()
+    serve(Settings(release=release, port=0, admin_port=0, log_file=tmp_path / "log", drain_seconds=0))
+    stopper.join()
+    told = [
+        (event["level"], event["load_levels"], event["why"])
+        for event in _events(tmp_path)
+        if event["event"] == "load levels whose quality is not measured"
+    ]
+    figures = {"ndcg": 0.5, "minus_always_large": -0.01}
+    if measured:
+        assert told == []
+        assert stopper.seen["status"]["measured"] == {"why_not": None, "levels": {"normal": figures, "none": figures}}
+    else:
+        assert told == [("warning", ["normal", "none"], "it names no report")]
+        assert stopper.seen["status"]["measured"] == {"why_not": "it names no report", "levels": {}}
 
 
 def _events(folder: Path) -> list[dict[str, Any]]:
@@ -402,8 +439,8 @@ async def test_open_service_starts_and_closes_stages(tmp_path: Path) -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_a_pinned_level_starts_only_the_stages_that_it_asks(tmp_path: Path) -> None:
-    """The large server is not there, and need not be."""
+async def test_a_pinned_level_asks_its_stages_only_and_starts_them_all(tmp_path: Path) -> None:
+    """The large server is not there, and need not be; an operator who lets go of the level finds it started."""
     levels = [{"name": "normal"}, {"name": "degraded-1", "escalation": "none"}]
     with listening(FakeTei()) as url:
         stage = {"adapter": "tei", "model": "m", "engine": "e"}
@@ -411,6 +448,7 @@ async def test_a_pinned_level_starts_only_the_stages_that_it_asks(tmp_path: Path
         path = _release(tmp_path, stages=stages, depth=5, escalation={"kind": "static", "top_m": 5}, levels=levels)
         async with open_service(Settings(release=path, level="degraded-1"), {}) as service:
             assert set(service.pipeline.stages) == {StageName.SMALL}
+            assert service.pipeline.every_stage[StageName.LARGE].observed is None
             assert service.pipeline.level == Level("degraded-1", 1)
             assert status(service)["level"] == "degraded-1"
 
@@ -495,3 +533,16 @@ async def test_g1_query_hashes_depend_on_the_key(tmp_path: Path) -> None:
         == 4
     )
     assert len(first) == 16
+
+
+@pytest.mark.parametrize(("host", "told"), [("127.0.0.1", []), ("0.0.0.0", ["keys_file"])])  # noqa: S104
+def test_a_listener_that_others_reach_and_that_asks_for_no_key_is_told_of(
+    tmp_path: Path, host: str, told: list[str]
+) -> None:
+    """One warning line; on a loopback address there is none."""
+    log = tmp_path / "log"
+    stopper = _Stopper(log)
+    stopper.start()
+    serve(Settings(release=_release(tmp_path), host=host, port=0, admin_port=0, log_file=log, drain_seconds=0))
+    stopper.join()
+    assert [event["setting"] for event in _events(tmp_path) if "open to all" in event["event"]] == told

@@ -16,7 +16,7 @@ import yaml
 
 from cascade.errors import ConfigError
 from cascade.server.app import public_app
-from cascade.server.lifecycle import open_service
+from cascade.server.building import open_service
 from cascade.server.service import Service
 from cascade.server.settings import Settings
 from cascade.telemetry.logs import configure_logging

@@ -24,8 +24,17 @@ _VALUES: Final[Mapping[str, tuple[Any, Any, Any]]] = {
     "log_file": ("flag.log", "environment.log", "file.log"),
     "max_body_bytes": (2001, 2002, 2003),
     "body_seconds": (1.5, 2.5, 3.5),
+    "keys_file": ("flag.yaml", "environment.yaml", "file.yaml"),
+    "admin_keys_file": ("flag.yaml", "environment.yaml", "file.yaml"),
+    "keys_seconds": (1.5, 2.5, 3.5),
+    "max_requests": (1, 2, 3),
+    "max_in_flight": (1, 2, 3),
+    "max_queued": (1, 2, 3),
+    "long_request_bytes": (1, 2, 3),
+    "max_long_in_flight": (1, 2, 3),
     "rerank_dialect": ("infinity", "infinity", "infinity"),
     "drain_seconds": (1.5, 2.5, 3.5),
+    "leftover_seconds": (1.5, 2.5, 3.5),
     "embedded_threads": (1, 2, 3),
     "fingerprint_seconds": (1.5, 2.5, 3.5),
     "query_hash_key_file": ("flag.key", "environment.key", "file.key"),
@@ -76,7 +85,7 @@ def test_a_flag_wins_over_environment_over_file_over_default(tmp_path: Path, nam
     kept = str(_kept(load_settings({}, file=file, environment={}), name))
     assert kept == (
         str(tmp_path / str(filed))
-        if name in ("release", "log_file", "query_hash_key_file", "record_file")
+        if name in ("release", "log_file", "query_hash_key_file", "record_file", "keys_file", "admin_keys_file")
         else str(filed)
     )
     assert _kept(load_settings({}, environment=environment), name) == variable
@@ -126,6 +135,8 @@ def test_inv10_zero_is_a_setting(tmp_path: Path, name: str) -> None:
         ("admin_port", ("0", "65535"), ("-1", "65536", "http", "", "1.5")),
         ("max_body_bytes", ("1024", "1000000000"), ("1023", "0", "-1", "8MB", "")),
         ("embedded_threads", ("1", "64"), ("0", "-1", "all", "")),
+        ("max_queued", ("0", "1"), ("-1", "many")),
+        ("max_long_in_flight", ("1", "64"), ("0", "65", "")),
         ("drain_seconds", ("0", "0.5", "600"), ("-0.1", "600.1", "nan", "inf", "2s", "")),
         ("log_level", ("debug", "info", "warning", "error"), ("INFO", "trace", "")),
     ],

@@ -49,10 +49,10 @@ def _serve(
     bundle = load_bundle(written.path, {})
     small = ScriptedStage(_score, delay_ms=delay_ms, observed=_AS_DECLARED)
     served = sidecar(small, ScriptedStage(_score, delay_ms=delay_ms), release=bundle.loaded.release)
-    service, stages = served.service, served.service.pipeline.stages
+    service, stages = served.service, served.service.pipeline.every_stage
 
-    def make(calibration: Calibration | None) -> Pipeline:
-        return Pipeline(
+    def make(calibration: Calibration | None) -> tuple[Pipeline, ...]:
+        alone = Pipeline(
             bundle.loaded.release,
             stages,
             calibration=calibration,
@@ -61,8 +61,10 @@ def _serve(
             hash_query=lambda query: "hash",
             count_fault=service.faults,
         )
+        return (alone,)
 
-    service.pipeline, service.calibration = calibration_use(bundle, make)
+    ladder, service.calibration = calibration_use(bundle, make)
+    service.decide_by(ladder)
     settle(service)
     return served
 
@@ -151,7 +153,7 @@ def test_what_cannot_be_compared_is_told_and_used_all_the_same(tmp_path: Path) -
         served = _serve(tmp_path)
         service = served.service
         bundle = load_bundle(write_release(tmp_path / "named", artefact_for(small=None)).path, {})
-        service.pipeline, service.calibration = calibration_use(bundle, lambda calibration: service.pipeline)
+        _, service.calibration = calibration_use(bundle, lambda calibration: service.ladder)
         settle(service)
         state = await _state(served)
         assert state["state"] == CalibrationState.USED
@@ -216,6 +218,28 @@ def test_a_server_that_did_not_answer_is_looked_at_again_soon(tmp_path: Path) ->
     _logged(play())
 
 
+def test_a_server_that_returns_is_looked_at_at_once_and_once_a_second_at_most(tmp_path: Path) -> None:
+    """It may have come back as another: the interval is not waited for."""
+
+    async def play() -> None:
+        served = _serve(tmp_path)
+        watching = asyncio.create_task(watch_stages(served.service, 3600.0))
+        await asyncio.sleep(100)
+        assert served.small.looks == 0
+        served.small.observed = _OTHER
+        served.small.back.set()
+        await asyncio.sleep(0.01)
+        assert served.service.calibration.state is CalibrationState.SAFE_MODE
+        for _ in range(50):
+            served.small.back.set()
+            await asyncio.sleep(0.1)
+        assert served.small.looks == 1 + 5
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    _logged(play())
+
+
 def test_a_fault_of_ours_while_looking_is_counted_and_looking_goes_on(tmp_path: Path) -> None:
     """The task outlives it."""
 
@@ -227,7 +251,7 @@ def test_a_fault_of_ours_while_looking_is_counted_and_looking_goes_on(tmp_path: 
     async def play() -> None:
         served = _serve(tmp_path)
         faulty = Faulty(_score, observed=_AS_DECLARED)
-        served.service.pipeline.stages = {StageName.SMALL: faulty}
+        served.service.pipeline.every_stage = {StageName.SMALL: faulty}
         watching = asyncio.create_task(watch_stages(served.service, 1.0))
         await asyncio.sleep(5.5)
         assert faulty.looks == 5

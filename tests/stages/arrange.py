@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -10,6 +11,7 @@ from typing import Any, cast
 import httpx
 
 from cascade.guard.deadline import Deadline
+from cascade.guard.events import GuardEvents
 from cascade.policy.release import ApiStage, HostedStage, HttpStage, TeiStage, VllmStage
 from cascade.stages.build import wire_of
 from cascade.stages.http import HttpReranker
@@ -44,18 +46,33 @@ def stage_before(
     transport: httpx.AsyncBaseTransport,
     spec: HttpStage,
     count_fault: Callable[[BaseException], None] = lambda error: None,
+    *,
+    budget_ms: float = math.inf,
+    events: GuardEvents | None = None,
 ) -> HttpReranker:
-    """Return a stage, not started, on the clock of the running loop."""
+    """Return a stage, not started, on the clock of the running loop; its guards draw the middle of what they may."""
     clock = asyncio.get_running_loop().time
     wire = wire_of(cast("TeiStage | VllmStage | ApiStage | HostedStage", spec))
     upstream = Upstream(spec.url, transport, connect_ms=spec.connect_ms)
-    return HttpReranker("large", spec, wire, upstream, clock, count_fault)
+    return HttpReranker(
+        "large",
+        spec,
+        wire,
+        upstream,
+        clock,
+        count_fault,
+        budget_ms=budget_ms,
+        draw=lambda: 0.5,
+        events=events or GuardEvents(),
+    )
 
 
 @asynccontextmanager
-async def running(server: FakeServer, spec: HttpStage) -> AsyncIterator[HttpReranker]:
+async def running(
+    server: FakeServer, spec: HttpStage, *, budget_ms: float = math.inf, events: GuardEvents | None = None
+) -> AsyncIterator[HttpReranker]:
     """Give a started stage before a fake server."""
-    stage = stage_before(httpx.MockTransport(server), spec)
+    stage = stage_before(httpx.MockTransport(server), spec, budget_ms=budget_ms, events=events)
     await stage.start()
     try:
         yield stage

@@ -13,20 +13,40 @@ from prometheus_client.parser import text_string_to_metric_families
 from cascade import __version__
 from cascade.telemetry.metrics import CONTENT_TYPE, Metrics
 from cascade.telemetry.record_log import DropReason
-from cascade.types import Decision, DegradedReason, Dialect, Exclusion, StageName
+from cascade.types import (
+    BreakerState,
+    Decision,
+    DegradedReason,
+    Denied,
+    Dialect,
+    Exclusion,
+    Lane,
+    LevelReason,
+    RetryOutcome,
+    StageName,
+    Verdict,
+)
 from tests.telemetry.decisions import decision, decisions, round_of
 
 _STAGES = {"small", "large"}
+_LISTENERS = {"public", "admin"}
+_REFUSALS = {"400", "401", "403", "408", "413", "415", "422", "429", "503"}
 _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_requests": {"dialect": set(Dialect), "stage": set(StageName)},
     "cascade_degraded": {"reason": set(DegradedReason)},
-    "cascade_rejected": {"dialect": set(Dialect), "status": {"400", "408", "413", "415", "422", "503"}},
+    "cascade_rejected": {"dialect": set(Dialect), "status": _REFUSALS},
     "cascade_rounds": {"stage": _STAGES, "outcome": {"ok", *DegradedReason}},
     "cascade_pairs": {"stage": _STAGES},
     "cascade_tokens": {"stage": _STAGES},
     "cascade_truncated_pairs": {"stage": _STAGES},
     "cascade_excluded_documents": {"stage": _STAGES, "why": set(Exclusion)},
     "cascade_stage_seconds": {"stage": _STAGES},
+    "cascade_retries": {"stage": _STAGES, "outcome": set(RetryOutcome)},
+    "cascade_breaker_changes": {"stage": _STAGES, "state": set(BreakerState)},
+    "cascade_breaker_state": {"stage": _STAGES},
+    "cascade_upstream_limit_texts": {"stage": _STAGES},
+    "cascade_upstream_in_flight_texts": {"stage": _STAGES},
+    "cascade_upstream_calls_waiting": {"stage": _STAGES},
     "cascade_request_seconds": {},
     "cascade_own_seconds": {},
     "cascade_left_seconds": {},
@@ -43,6 +63,18 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_upstream_signal_stale": {"stage": _STAGES},
     "cascade_safe_mode": {},
     "cascade_level": {},
+    "cascade_level_pinned": {},
+    "cascade_level_steps": {"why": set(LevelReason)},
+    "cascade_level_answers": {"level": {"0"}},
+    "cascade_beside_paused": {},
+    "cascade_admission": {"verdict": set(Verdict), "lane": set(Lane)},
+    "cascade_tenant_requests": {"verdict": set(Verdict), "tenant": {"acme", "other"}},
+    "cascade_queue_seconds": {"lane": set(Lane)},
+    "cascade_queue_length": {"lane": set(Lane)},
+    "cascade_seats_held": {"lane": set(Lane)},
+    "cascade_denied": {"listener": _LISTENERS, "why": set(Denied)},
+    "cascade_keys_read": {"listener": _LISTENERS, "result": {"ok", "failed"}},
+    "cascade_keys": {"listener": _LISTENERS},
     "cascade_release_info": {"release": {"r1"}, "digest": {"sha256:0"}, "version": {__version__}},
 }
 """Every metric, with every value that each of its labels may have."""
@@ -73,7 +105,14 @@ def test_every_label_has_a_closed_set_of_values(made: list[Decision]) -> None:
     """Whatever is decided, no series appears beyond those known beforehand."""
     metrics = Metrics()
     metrics.activate("r1", "sha256:0")
-    for name in ("small", "large"):
+    metrics.admission.name_tenants(["acme"])
+    for lane in Lane:
+        metrics.admission.waiting.labels(lane).set(1)
+        metrics.admission.seats.labels(lane).set(1)
+    for listener in _LISTENERS:
+        metrics.keys.live.labels(listener).set(1)
+    for name in (StageName.SMALL, StageName.LARGE):
+        metrics.guards.show(name, BreakerState.OPEN, limit=1, in_flight=1, waiting=1)
         for gauge in (metrics.unusable, metrics.waiting, metrics.signal_stale):
             gauge.labels(name).set(1)
     for item in made:

@@ -35,11 +35,15 @@ _VALIDATION: Final = {
     RequestFault.SCHEMA: "value_error",
     RequestFault.EMPTY: "too_short",
     RequestFault.TOO_MANY: "too_long",
+    RequestFault.TOO_LONG: "too_long",
 }
 _STATUS: Final = {
     RequestFault.BODY_TOO_LARGE: 413,
     RequestFault.UNSUPPORTED: 415,
     RequestFault.TOO_SLOW: 408,
+    RequestFault.FORBIDDEN: 403,
+    RequestFault.OVER_QUOTA: 429,
+    RequestFault.BUSY: 503,
     RequestFault.NOT_READY: 503,
     RequestFault.NOT_ANSWERED: 503,
 }
@@ -141,6 +145,8 @@ class InfinityFormat:
 
     def error(self, error: RequestError) -> Answer:
         text, headers = str(error), error_headers(error)
+        if error.fault is RequestFault.UNAUTHORIZED:
+            return Answer(401, orjson.dumps({"detail": "Unauthorized", "message": text}), headers=headers)
         if error.fault in _VALIDATION:
             fault = {"loc": _place(error.field), "msg": error.rule, "type": _VALIDATION[error.fault]}
             return Answer(422, orjson.dumps({"detail": [fault], "message": text}), headers=headers)

@@ -24,7 +24,7 @@ from cascade.server.http import (
 )
 from cascade.telemetry.logs import decision_record
 from cascade.text import Text
-from cascade.types import Candidate, Dialect, Ranking, Request
+from cascade.types import LOWEST_PRIORITY, Candidate, Dialect, Ranking, Request
 
 __all__ = ["NativeAnswer", "NativeError", "NativeFormat", "NativeRequest"]
 
@@ -36,6 +36,11 @@ _STATUS: Final = {
     RequestFault.BODY_TOO_LARGE: 413,
     RequestFault.UNSUPPORTED: 415,
     RequestFault.TOO_SLOW: 408,
+    RequestFault.TOO_LONG: 413,
+    RequestFault.UNAUTHORIZED: 401,
+    RequestFault.FORBIDDEN: 403,
+    RequestFault.OVER_QUOTA: 429,
+    RequestFault.BUSY: 503,
     RequestFault.NOT_READY: 503,
     RequestFault.NOT_ANSWERED: 503,
 }
@@ -67,7 +72,10 @@ class NativeRequest(_Strict):
         default=None, description="Time until the answer must leave; unset: a header, else the release"
     )
     tenant: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] | None = Field(
-        default=None, description="Whose request it is, for the log"
+        default=None, description="Whose request it is; where keys are asked for, no other than the key's"
+    )
+    priority: Annotated[StrictInt, Field(ge=0, le=LOWEST_PRIORITY)] = Field(
+        default=0, description="Class that it waits in under load, 0 the first; a key may allow later ones only"
     )
     instruction: Annotated[StrictStr, Field(min_length=1)] | None = Field(
         default=None, description="What relevance means here; refused where the release's stages take none"
@@ -130,6 +138,7 @@ class NativeFormat:
             top_n=given.top_n,
             deadline_ms=deadline_from(headers) if given.deadline_ms is None else given.deadline_ms,
             tenant=given.tenant,
+            priority=given.priority,
             fail_closed=given.fail_closed or fail_closed_from(headers),
             instruction=Text(given.instruction) if given.instruction is not None else None,
         )

@@ -20,6 +20,10 @@ _STATUS: Final = {
     RequestFault.BODY_TOO_LARGE: (413, "BadRequestError"),
     RequestFault.UNSUPPORTED: (415, "Bad Request"),
     RequestFault.TOO_SLOW: (408, "Bad Request"),
+    RequestFault.TOO_LONG: (413, "BadRequestError"),
+    RequestFault.FORBIDDEN: (403, "PermissionDeniedError"),
+    RequestFault.OVER_QUOTA: (429, "RateLimitError"),
+    RequestFault.BUSY: (503, "ServiceUnavailableError"),
     RequestFault.NOT_READY: (503, "ServiceUnavailableError"),
     RequestFault.NOT_ANSWERED: (503, "ServiceUnavailableError"),
 }
@@ -43,7 +47,10 @@ class NestedError(BaseModel):
 
 
 def nested_error(error: RequestError) -> Answer:
-    """Return an error as vLLM has it."""
+    """Return an error as vLLM has it; of a missing or wrong key its ``error`` is a string."""
+    if error.fault is RequestFault.UNAUTHORIZED:
+        body = orjson.dumps({"error": "Unauthorized", "message": str(error), "detail": str(error)})
+        return Answer(401, body, headers=error_headers(error))
     status, kind = _STATUS[error.fault]
     text = str(error)
     nested = {"message": text, "type": kind, "param": error.field, "code": status}

@@ -41,6 +41,10 @@ _PLAIN: Final = {
 _JSON: Final = {
     RequestFault.EMPTY: (400, "Empty"),
     RequestFault.TOO_MANY: (422, "Validation"),
+    RequestFault.TOO_LONG: (422, "Validation"),
+    RequestFault.FORBIDDEN: (403, "Forbidden"),
+    RequestFault.OVER_QUOTA: (429, "Overloaded"),
+    RequestFault.BUSY: (503, "Overloaded"),
     RequestFault.NOT_READY: (503, "Unhealthy"),
     RequestFault.NOT_ANSWERED: (503, "Unhealthy"),
 }
@@ -119,6 +123,8 @@ class TeiFormat:
 
     def error(self, error: RequestError) -> Answer:
         headers = error_headers(error)
+        if error.fault is RequestFault.UNAUTHORIZED:  # TEI says nothing more
+            return Answer(401, b"", TEXT, headers)
         if error.fault in _PLAIN:
             status, lead = _PLAIN[error.fault]
             return Answer(status, f"{lead}{error}".encode(), TEXT, headers)

@@ -20,6 +20,7 @@ from cascade.server.dialects.vllm_fields import (
     clips,
     instruction,
     outward_score,
+    priority,
     refuse_unmet,
     untaken,
     usage,
@@ -123,6 +124,7 @@ class VllmFormat:
             deadline_ms=deadline_from(headers),
             fail_closed=fail_closed_from(headers),
             instruction=told,
+            priority=priority(given),
             **clips(given),
         )
         options = Options(

@@ -13,7 +13,7 @@ from cascade.server.dialects.base import Options
 from cascade.server.dialects.first_stage import FirstStage
 from cascade.server.fields import ignored_fields
 from cascade.text import Text
-from cascade.types import Decision, RankedCandidate
+from cascade.types import LOWEST_PRIORITY, Decision, RankedCandidate
 
 __all__ = [
     "Flat",
@@ -22,6 +22,7 @@ __all__ = [
     "clips",
     "instruction",
     "outward_score",
+    "priority",
     "refuse_unmet",
     "untaken",
     "usage",
@@ -82,6 +83,10 @@ class VllmOptions(BaseModel):
     truncate_prompt_tokens: Annotated[int, Field(ge=-1)] | None = Field(
         default=None, description="Score no more of query and document together; -1 and null: the model's own limit"
     )
+    priority: int | None = Field(
+        default=None,
+        description="Class that it waits in under load: 0 the first and 9 the last; beyond counts as those",
+    )
     first_stage: FirstStage = None
 
 
@@ -90,7 +95,6 @@ _UNMET: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "truncation_side": (lambda value: value in (None, "right"), "texts are clipped at their end"),
     "truncate_prompt_tokens": (lambda value: value is None or value != 0, "must be -1 or at least 1"),
     "chat_template_kwargs": (lambda value: value in (None, {}), "the release decides how a pair is written"),
-    "priority": (lambda value: value in (None, 0), "requests have no priorities here"),
     "rank_fields": (lambda value: value in (None, [], ["text"]), "documents are texts without fields"),
 }
 
@@ -124,6 +128,11 @@ def clips(given: VllmOptions) -> Clips:
         "max_document_tokens": given.max_tokens_per_doc or None,
         "max_pair_tokens": pair if pair is not None and pair > 0 else None,
     }
+
+
+def priority(given: VllmOptions) -> int:
+    """Return the class that the caller asks for."""
+    return min(max(given.priority or 0, 0), LOWEST_PRIORITY)
 
 
 def wants_logits(given: VllmOptions) -> bool:

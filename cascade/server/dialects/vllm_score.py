@@ -20,6 +20,7 @@ from cascade.server.dialects.vllm_fields import (
     clips,
     instruction,
     outward_score,
+    priority,
     refuse_unmet,
     untaken,
     usage,
@@ -84,6 +85,7 @@ class VllmScoreFormat:
                 deadline_ms=deadline_from(headers),
                 fail_closed=fail_closed_from(headers),
                 instruction=told,
+                priority=priority(given),
                 small_only=len(groups) > 1 and len(positions) == 1,
                 **clips(given),
             )

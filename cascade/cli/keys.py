@@ -1,0 +1,35 @@
+"""``cascade keys``."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cascade.errors import ConfigError
+from cascade.server.key_file import parse_keys
+from cascade.server.keys import hash_of
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Make API keys, and check a file of them.")
+
+
+@app.command()
+def new(name: Annotated[str, typer.Argument(help="What the key is called in the file.")]) -> None:
+    """Print a new key on stderr, once, and its entry for the file of keys on stdout. Nothing is kept."""
+    key = secrets.token_urlsafe(32)
+    typer.echo(key, err=True)
+    typer.echo(f"  - name: {name}\n    sha256: {hash_of(key).hex()}")
+
+
+@app.command()
+def check(file: Annotated[Path, typer.Argument(help="File of keys, in YAML or JSON.")]) -> None:
+    """Check a file of keys; print how many it has, or what is wrong."""
+    try:
+        ring = parse_keys(file)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
+    typer.echo(f"valid; keys: {len(ring)}")

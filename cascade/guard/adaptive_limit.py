@@ -1,0 +1,79 @@
+"""How much may be under way at a server, found out from how it answers."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+__all__ = ["AdaptiveLimit"]
+
+_FIRST_CALLS: Final = 10.0
+_TOLERANCE: Final = 1.5
+_SPARE_CALLS: Final = 2.0
+_SMOOTHING: Final = 0.2
+_LONG_WEIGHT: Final = 2 / 601
+_TOO_LONG_AGO: Final = 2.0
+_RECALL: Final = 0.95
+_BACKOFF: Final = 0.9
+_SIZE_WEIGHT: Final = 0.05
+_SIZES_PER_OCTAVE: Final = 2
+
+
+class AdaptiveLimit:
+    """Bound texts and tokens in flight by whether a server still answers as fast as it used to.
+
+    This is Gradient2 of methods.md 7.1: ``limit <- 0.8 limit + 0.2 (limit * g + spare)`` with ``g = 1.5 * usual /
+    now`` between 0.5 and 1, where ``usual`` is the long average of the time of a call of its size. Two things are
+    ours: the spare is 2 calls, not 4, since a call is a batch of texts, and there is no floor of 20. The limit is
+    kept in calls of the usual size and told in texts and in tokens, so that long documents fill it sooner. What got no
+    room or no answer in time cuts it by a tenth, once for all calls that were under way then.
+
+    It grows only while it is used, and not while the server is ``pressed`` by what it tells of itself.
+    """
+
+    def __init__(self, *, most_texts: int, most_tokens: int, call_texts: int, call_tokens: int) -> None:
+        self.most_texts = most_texts
+        self.most_tokens = most_tokens
+        self._calls = _FIRST_CALLS
+        self._texts_a_call = float(call_texts)
+        self._tokens_a_call = float(call_tokens)
+        self._usual_ms: dict[int, float] = {}
+        self._cut_at = -math.inf
+
+    @property
+    def texts(self) -> int:
+        """Return the most texts in flight."""
+        return max(1, min(self.most_texts, int(self._calls * self._texts_a_call)))
+
+    @property
+    def tokens(self) -> int:
+        """Return the most tokens in flight."""
+        return max(1, min(self.most_tokens, int(self._calls * self._tokens_a_call)))
+
+    def answered(self, *, texts: int, tokens: int, ms: float, in_flight: int, pressed: bool = False) -> None:
+        """Learn from a call that was answered after ``ms``; ``in_flight`` counts the texts under way with it."""
+        self._texts_a_call += _SIZE_WEIGHT * (texts - self._texts_a_call)
+        self._tokens_a_call += _SIZE_WEIGHT * (tokens - self._tokens_a_call)
+        usual_ms = self._learn(tokens, max(ms, 1e-3))
+        if in_flight * 2 < self.texts:
+            return
+        gradient = min(1.0, max(0.5, _TOLERANCE * usual_ms / max(ms, 1e-3)))
+        calls = (1 - _SMOOTHING) * self._calls + _SMOOTHING * (self._calls * gradient + _SPARE_CALLS)
+        if calls < self._calls or not pressed:
+            most = max(self.most_texts / self._texts_a_call, 1.0)
+            self._calls = min(max(calls, 1.0), most)
+
+    def dropped(self, began: float, now: float) -> None:
+        """Cut the limit for a call that got no room, or no answer in time; one that began before the last cut was counted."""
+        if began >= self._cut_at:
+            self._calls = max(1.0, self._calls * _BACKOFF)
+            self._cut_at = now
+
+    def _learn(self, tokens: int, ms: float) -> float:
+        size = int(_SIZES_PER_OCTAVE * math.log2(max(1, tokens)))
+        usual_ms = self._usual_ms.get(size)
+        usual_ms = ms if usual_ms is None else usual_ms + _LONG_WEIGHT * (ms - usual_ms)
+        if usual_ms > _TOO_LONG_AGO * ms:  # it has become faster: do not wait for the average to find out
+            usual_ms *= _RECALL
+        self._usual_ms[size] = usual_ms
+        return usual_ms

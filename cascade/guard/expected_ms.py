@@ -1,0 +1,140 @@
+"""How long a stage takes, from how long it took: the running 90th percentile by tokens."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from cascade.guard.deadline import Clock
+
+__all__ = ["ExpectedMs", "Fit"]
+
+_QUANTILE: Final = 0.9
+_WINDOW_SECONDS: Final = 30.0
+_KEPT: Final = 64
+"""Rounds of one size that are kept: the newest, within the window."""
+_ENOUGH: Final = 10
+"""Fewer rounds of a size say nothing of its 90th percentile."""
+_SIZES_PER_OCTAVE: Final = 2
+_PROBE_EVERY: Final = 20
+"""Of the rounds that would be refused one in so many is made."""
+_PROBES_TO_FORGET: Final = 3
+_KEPT_OF_GIVEN_UP: Final = 0.9
+
+
+class Fit(StrEnum):
+    """What the estimate says of a round. The list is closed."""
+
+    FITS = "fits"
+    PROBE = "probe"
+    TOO_LONG = "too_long"
+
+
+@dataclass(slots=True)
+class _Size:
+    """The newest rounds of about one size, by time and in order."""
+
+    rounds: deque[tuple[float, float]] = field(default_factory=deque)
+    ordered: list[float] = field(default_factory=list)
+
+    def add(self, at: float, ms: float) -> None:
+        self.rounds.append((at, ms))
+        insort(self.ordered, ms)
+        if len(self.rounds) > _KEPT:
+            self._drop()
+
+    def p90_ms(self, now: float) -> float | None:
+        """Return the percentile by nearest rank, None where too few rounds are within the window."""
+        while self.rounds and now - self.rounds[0][0] > _WINDOW_SECONDS:
+            self._drop()
+        known = len(self.ordered)
+        return None if known < _ENOUGH else self.ordered[math.ceil(_QUANTILE * known) - 1]
+
+    def _drop(self) -> None:
+        _, ms = self.rounds.popleft()
+        del self.ordered[bisect_left(self.ordered, ms)]
+
+
+class ExpectedMs:
+    """Keep how long the rounds of a stage took, and tell whether another fits into the time that is left.
+
+    Rounds are kept by size, two sizes an octave of tokens. A size of which too little is known is judged by its nearest
+    known neighbours, on the assumption that a round of more tokens takes no less, and no more than in proportion. Where
+    no neighbour is known nothing is refused. Of the rounds that do not fit, one in twenty is made all the same, and
+    three such in a row that came back in time have everything forgotten: a stage that was slow for a while gets
+    its work back. All is O(log n) in the rounds kept, of which there are at most 64 a size.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._sizes: dict[int, _Size] = {}
+        self._refused = 0
+        self._probes_in_time = 0
+
+    def p90_ms(self, tokens: int) -> float | None:
+        """Return the time within which nine of ten rounds of so many tokens ended, None where that is not known."""
+        if not self._sizes:
+            return None
+        now, size = self._clock(), _size_of(tokens)
+        at_size = self._known(size, now)
+        if at_size is not None:
+            return at_size
+        bounds: list[float] = []
+        for other in sorted((other for other in self._sizes if other < size), reverse=True):
+            if (below := self._known(other, now)) is not None:
+                bounds.append(below * tokens / 2 ** (other / _SIZES_PER_OCTAVE))
+                break
+        for other in sorted(other for other in self._sizes if other > size):
+            if (above := self._known(other, now)) is not None:
+                bounds.append(above)
+                break
+        return min(bounds, default=None)
+
+    def judge(self, tokens: int, remaining_ms: float) -> Fit:
+        """Tell whether a round of so many tokens fits into the remaining time, or is to be made as a probe."""
+        expected_ms = self.p90_ms(tokens)
+        if expected_ms is None or expected_ms <= remaining_ms:
+            return Fit.FITS
+        self._refused += 1
+        if self._refused < _PROBE_EVERY:
+            return Fit.TOO_LONG
+        self._refused = 0
+        return Fit.PROBE
+
+    def ended(self, tokens: int, ms: float, fit: Fit) -> None:
+        """Keep a round that came back, and what was said of it before."""
+        if fit is Fit.PROBE:
+            self._probes_in_time += 1
+            if self._probes_in_time >= _PROBES_TO_FORGET:
+                self._sizes.clear()
+                self._refused = self._probes_in_time = 0
+        self._size(tokens).add(self._clock(), ms)
+
+    def gave_up(self, tokens: int, ms: float, fit: Fit) -> None:
+        """Keep a round that had not come back when its time was over: it would have taken longer, nobody knows how long.
+
+        It is kept as having taken nine tenths of that time, so that rounds with about as much time are still made: how
+        often those fail is for the breaker to judge. One that was given less than a round is expected to take
+        says nothing.
+        """
+        if fit is Fit.PROBE:
+            self._probes_in_time = 0
+        expected_ms = self.p90_ms(tokens)
+        kept_ms = _KEPT_OF_GIVEN_UP * ms
+        if expected_ms is None or kept_ms >= expected_ms:
+            self._size(tokens).add(self._clock(), kept_ms)
+
+    def _known(self, size: int, now: float) -> float | None:
+        kept = self._sizes.get(size)
+        return None if kept is None else kept.p90_ms(now)
+
+    def _size(self, tokens: int) -> _Size:
+        return self._sizes.setdefault(_size_of(tokens), _Size())
+
+
+def _size_of(tokens: int) -> int:
+    return int(_SIZES_PER_OCTAVE * math.log2(max(1, tokens)))

@@ -1,0 +1,249 @@
+"""Gather what tells of overload, for the controller of load levels to look at now and then."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cascade.guard.queue_pressure import LevelBound, LevelWork, QueuePressure, Room, StagePressure
+from cascade.types import Decision, DegradedReason, StageName
+
+__all__ = ["Pressure"]
+
+_STAGES: Final = (StageName.SMALL, StageName.LARGE)
+_MISSES: Final = frozenset(
+    {DegradedReason.STAGE_TIMEOUT, DegradedReason.STAGE_OVERLOADED, DegradedReason.DEADLINE_TOO_SHORT}
+)
+"""What load does to an answer; a server that is away or answers rubbish is no reason to ask it for less."""
+_AS_PLANNED: Final = frozenset({DegradedReason.LOAD_LEVEL, DegradedReason.CALIBRATION_MISMATCH})
+"""Reasons that leave a request's work what its level plans."""
+_ENOUGH_WAITS: Final = 8
+_ENOUGH_ARRIVALS: Final = 20
+_NO_FILLING_S: Final = 1.0
+"""A request that went by the level above and waited long, or ran short of time, keeps others from it for so long."""
+_LONGEST_S: Final = 2.0
+"""A window closes at a look once it holds enough to be judged by, or is this old: a wait or two prove nothing."""
+
+
+@dataclass(slots=True)
+class _Waits:
+    """The waits at one place since its window opened."""
+
+    since: float
+    count: int = 0
+    least_ms: float = 0.0
+
+    def add(self, wait_ms: float) -> None:
+        self.least_ms = wait_ms if not self.count else min(self.least_ms, wait_ms)
+        self.count += 1
+
+    def close(self, now: float) -> float | None:
+        """Return the least wait and begin anew, or None where too few are told of."""
+        age = now - self.since
+        if self.count < _ENOUGH_WAITS and 0 <= age < _LONGEST_S:
+            return None
+        least = self.least_ms if self.count > 1 else None
+        self.since, self.count = now, 0
+        return least
+
+
+@dataclass(slots=True)
+class _Stage:
+    """What is known of one stage."""
+
+    room: Room | None = None
+    is_open: Callable[[], bool] = lambda: False
+    scored: int = 0
+    misses: int = 0
+
+
+class Pressure:
+    """Take in what happens to requests, at a few hundred nanoseconds each; one event loop, so no locks.
+
+    ``arrived`` and ``answered`` come from the pipeline, ``waited`` from a queue in front of it. Evidence is of the
+    level of the moment only: what an earlier level began is not counted against it. What went by the level above,
+    where there seemed to be room, is counted apart: a bound above what a server can do in time makes it look idle. ``least_deadline_ms`` leaves
+    callers in more of a hurry than the release out of the misses: that they run short is not load's doing.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, least_deadline_ms: float = 0.0) -> None:
+        self._clock = clock
+        self._least_deadline_ms = least_deadline_ms
+        self._level = 0
+        self._stages = {name: _Stage() for name in _STAGES}
+        self._oldest: Callable[[], float] = lambda: 0.0
+        self._alarm_ms = self._most_wait_above_ms = float("inf")
+        self._alarm: Callable[[], None] = lambda: None
+        self._arrivals = 0
+        self._under_way: dict[int, int] = {}
+        self._work: dict[int, list[int]] = {}
+        self._waits: dict[str, _Waits] = {}
+        self._judged_since = clock()
+        self._judged = 0
+        self._misses = 0
+        self._judged_above = 0
+        self._misses_above = 0
+        self._short_above_at = -math.inf
+
+    def watch_stage(
+        self, name: StageName, room: Room | None = None, is_open: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Read the bound of a stage, and whether its breaker is open, at each look."""
+        self._stages[name].room = room
+        self._stages[name].is_open = is_open
+
+    def watch_queue(self, oldest_wait_ms: Callable[[], float]) -> None:
+        """Read at each look how long the request at the head of a queue has waited."""
+        self._oldest = oldest_wait_ms
+
+    def alarm(self, wait_ms: float, call: Callable[[], None]) -> None:
+        """Have ``call`` made when something waited longer than ``wait_ms``: a look that cannot wait."""
+        self._alarm_ms, self._alarm = wait_ms, call
+        self._most_wait_above_ms = wait_ms / 2
+
+    def arrived(self, level: int) -> None:
+        """Count a request that came, and that ``level`` decides."""
+        self._arrivals += 1
+        self._under_way[level] = self._under_way.get(level, 0) + 1
+
+    def left(self, level: int) -> None:
+        """Count a request of ``level`` as ended, however it did."""
+        self._under_way[level] -= 1
+
+    def has_room(self, level: int, bound: LevelBound, most_busy: float) -> bool:
+        """Tell whether each stage that ``level`` asks has room for one more request of it, now.
+
+        What requests of that level have yet to send to the large stage counts as sent: they are at the small one before.
+        A stage without a bound has no room that is known, and none has any for a second after a request by the level
+        above waited long or ran short of time.
+        """
+        if 0 <= self._clock() - self._short_above_at < _NO_FILLING_S:
+            return False
+        coming = self._under_way.get(level, 0)
+        for name, stage in self._stages.items():
+            need = bound.of(name)
+            if not need:
+                continue
+            room = stage.room
+            if room is None or stage.is_open():
+                return False
+            usable = room.limit * most_busy
+            taken = max(room.in_flight, coming * need) if name is StageName.LARGE else room.in_flight
+            if taken + min(need, usable) > usable:
+                return False
+        return True
+
+    def waited(self, wait_ms: float, place: str = "admission") -> None:
+        """Tell how long something waited for its turn, 0 where it did not have to."""
+        waits = self._waits.get(place)
+        if waits is None:
+            waits = self._waits[place] = _Waits(self._clock())
+        waits.add(wait_ms)
+        if wait_ms > self._alarm_ms:
+            self._alarm()
+
+    def missed(self, stage: StageName | None = None) -> None:
+        """Count a request that has no time for what its level plans, for the sake of ``stage`` where that is known."""
+        self._misses += 1
+        if stage is not None:
+            self._stages[stage].misses += 1
+
+    def answered(self, decision: Decision, *, admitted: bool = True) -> None:
+        """Take in an answered request: its waits, its work, and whether time was too short for it.
+
+        One that was not ``admitted`` was answered without its turn: a miss, and no work of its level.
+        """
+        level = decision.level.index
+        current = level == self._level
+        pairs = {StageName.SMALL: 0, StageName.LARGE: 0}
+        late: StageName | None = None
+        for item in decision.rounds:
+            if item.cost is not None:
+                self._stages[item.stage].scored += item.scored
+                pairs[item.stage] += item.scored
+                wait_ms = (item.cost.room_ms or 0.0) + (item.cost.queue_ms or 0.0)
+                if current:
+                    self.waited(wait_ms, item.stage)
+                elif level == self._level - 1 and wait_ms > self._most_wait_above_ms:
+                    self._short_above_at = self._clock()
+            elif item.outcome in _MISSES:
+                late = item.stage
+        if decision.deadline_ms >= self._least_deadline_ms:
+            short = late is not None or not admitted or not _MISSES.isdisjoint(decision.degraded)
+            self._judge(level, late, short=short)
+        if not admitted:
+            return
+        if not decision.degraded or _AS_PLANNED.issuperset(decision.degraded):
+            work = self._work.setdefault(level, [0, 0, 0])
+            work[0] += 1
+            work[1] += pairs[StageName.SMALL]
+            work[2] += pairs[StageName.LARGE]
+
+    def _judge(self, level: int, stage: StageName | None, *, short: bool) -> None:
+        """Count a request as judged by its level, and whether it ran ``short`` of time, for the sake of ``stage``."""
+        if level == self._level:
+            self._judged += 1
+            if short:
+                self.missed(stage)
+        elif level == self._level - 1:
+            self._judged_above += 1
+            if short:
+                self._misses_above += 1
+                self._short_above_at = self._clock()
+
+    def now_at(self, level: int) -> None:
+        """Begin anew with what tells of a level: from now on ``level`` decides."""
+        if level == self._level:
+            return
+        self._level = level
+        self._waits.clear()
+        self._judged_since, self._judged, self._misses = self._clock(), 0, 0
+        self._judged_above = self._misses_above = 0
+        for stage in self._stages.values():
+            stage.misses = 0
+
+    def look(self) -> QueuePressure:
+        """Return what there is since the last look. Where there is too little to judge by, it is kept for the next."""
+        now = self._clock()
+        least = {place: waits.close(now) for place, waits in self._waits.items()}
+        judged, misses = self._judged, self._misses
+        judged_above, misses_above = self._judged_above, self._misses_above
+        if judged >= _ENOUGH_ARRIVALS or not 0 <= now - self._judged_since < _LONGEST_S:
+            self._judged_since, self._judged, self._misses = now, 0, 0
+            self._judged_above = self._misses_above = 0
+        else:
+            judged = misses = judged_above = misses_above = 0
+        told = QueuePressure(
+            arrivals=self._arrivals,
+            judged=judged,
+            predicted_misses=misses,
+            judged_above=judged_above,
+            misses_above=misses_above,
+            min_wait_ms=max((each for each in least.values() if each is not None), default=None),
+            queue_ms=self._oldest(),
+            small=self._of_stage(StageName.SMALL, least, closed=judged > 0),
+            large=self._of_stage(StageName.LARGE, least, closed=judged > 0),
+            work={level: LevelWork(*counts) for level, counts in self._work.items()},
+        )
+        self._arrivals = 0
+        self._work.clear()
+        return told
+
+    def _of_stage(self, name: StageName, least: Mapping[str, float | None], *, closed: bool) -> StagePressure:
+        stage = self._stages[name]
+        room = stage.room
+        told = StagePressure(
+            scored=stage.scored,
+            in_flight=0 if room is None else room.in_flight,
+            limit=0 if room is None else room.limit,
+            min_wait_ms=least.get(name),
+            oldest_wait_ms=0.0 if room is None else room.oldest_wait_ms,
+            misses=stage.misses if closed else 0,
+            breaker_open=stage.is_open(),
+        )
+        stage.scored = 0
+        if closed:
+            stage.misses = 0
+        return told

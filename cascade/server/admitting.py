@@ -1,0 +1,51 @@
+"""From a parsed body to its ranking: a seat first, and without one first-stage order."""
+
+from __future__ import annotations
+
+from cascade.errors import RequestError, RequestFault
+from cascade.guard.seat import Asked
+from cascade.policy.release import Release
+from cascade.server.dialects.base import Parsed
+from cascade.server.groups import rerank_parsed
+from cascade.server.service import Service
+from cascade.tokens import estimate_tokens
+from cascade.types import DegradedReason, Ranking, Verdict
+
+__all__ = ["rank_admitted", "refuse_too_long"]
+
+
+async def rank_admitted(service: Service, parsed: Parsed, arrived: float, size: int) -> Ranking:
+    """Return the ranking of a body of ``size`` bytes, once it is its turn. What decides is what serves by then.
+
+    Raises what ``rerank_parsed`` does, and RequestError for a tenant beyond its quota.
+    """
+    admission, request = service.admission, parsed.request
+    budgets = service.pipeline.release.budgets
+    asked_ms = budgets.total_ms if request.deadline_ms is None else request.deadline_ms
+    until = arrived + (asked_ms - budgets.reserve_ms) / 1000
+    seat = admission.ask(Asked(request.tenant, request.priority, size, until))
+    try:
+        held = seat.is_held or await seat.settled()
+        unscored = None if held else _why(seat.verdict)
+        return await rerank_parsed(service.deciding(), parsed, arrived, unscored)
+    finally:
+        admission.leave(seat)
+
+
+def refuse_too_long(release: Release, parsed: Parsed, size: int) -> None:
+    """Refuse more tokens than the release takes, by estimate. A body of fewer bytes holds no more tokens than it."""
+    most = release.limits.max_request_tokens
+    if most is None or size <= most:
+        return
+    tokens = 0
+    for request in parsed.requests:
+        tokens += estimate_tokens(request.query.reveal())
+        for candidate in request.candidates[: release.limits.max_candidates]:
+            tokens += estimate_tokens(candidate.text.reveal())
+        if tokens > most:
+            raise RequestError(RequestFault.TOO_LONG, "body", f"at most about {most} tokens are accepted")
+
+
+def _why(verdict: Verdict | None) -> DegradedReason:
+    """Return why a request without a seat is not scored: for the load, or for the end of the process."""
+    return DegradedReason.DEADLINE_TOO_SHORT if verdict is Verdict.CLOSED else DegradedReason.LOAD_LEVEL

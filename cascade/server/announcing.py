@@ -1,0 +1,51 @@
+"""What the log says of a sidecar as it starts to serve."""
+
+from __future__ import annotations
+
+import socket
+
+from cascade.policy.levels import level_names
+from cascade.rollout.measured import not_measured
+from cascade.server.gate import is_loopback
+from cascade.server.listening import address
+from cascade.server.service import Service
+from cascade.server.settings import Settings
+from cascade.telemetry.logs import note
+
+__all__ = ["announce", "tell_open"]
+
+
+def announce(service: Service, public: socket.socket, admin: socket.socket) -> None:
+    """Tell where it listens and what it serves, and warn of what is not as it should be."""
+    note(
+        "info",
+        "serving",
+        release=service.pipeline.release.release,
+        digest=service.digest,
+        load_level=service.pipeline.level.name,
+        public=address(public),
+        admin=address(admin),
+    )
+    if service.pipeline.level.is_above_normal:
+        note("warning", "load level above normal", load_level=service.pipeline.level.name)
+    names = level_names(service.pipeline.normal)
+    if unknown := [*not_measured(names, service.measured)] if len(names) > 1 else []:
+        note("warning", "load levels whose quality is not measured", load_levels=unknown, why=service.measured.fault)
+    if service.pipeline.release.mode == "observe" and not service.records:
+        note("warning", "mode observe keeps nothing: record_file is not set")
+    for name, stage in service.pipeline.every_stage.items():
+        if stage.unusable is not None:
+            note("error", "stage unusable", stage=name, code=stage.unusable)
+        elif stage.observed is None:
+            note("warning", "stage not reached yet", stage=name)
+
+
+def tell_open(settings: Settings) -> None:
+    """Warn of a listener that others than this host can reach, and that asks for no key."""
+    listeners = (
+        ("keys_file", settings.keys_file, settings.host),
+        ("admin_keys_file", settings.admin_keys_file, settings.admin_host),
+    )
+    for setting, file, host in listeners:
+        if file is None and not is_loopback(host):
+            note("warning", "open to all: no key is asked for", setting=setting)

@@ -1,0 +1,227 @@
+"""The calls of a stage at its server: within the limits, only where there is time, and again where that may help."""
+
+from __future__ import annotations
+
+import math
+from asyncio import CancelledError
+from asyncio import sleep as asyncio_sleep
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception
+
+from cascade.errors import StageError, StageInvalidAnswer, StageTooLate, StageUnreachable
+from cascade.guard.adaptive_limit import AdaptiveLimit
+from cascade.guard.deadline import Clock, Deadline
+from cascade.guard.events import GuardEvents
+from cascade.guard.expected_ms import ExpectedMs, Fit
+from cascade.guard.inflight import TextLimiter
+from cascade.guard.retry_budget import RetryBudget
+from cascade.policy.stage_specs import HttpStage
+from cascade.stages.round import Round
+from cascade.stages.upstream import Lost, Reply, Upstream
+from cascade.stages.verdicts import Retry, verdict_of
+from cascade.types import RetryOutcome
+
+__all__ = ["Call", "Calls", "RoundFailed", "Sent", "retry_after_s"]
+
+Result = TypeVar("Result")
+
+_UNREADABLE: Final = frozenset({"answer_too_large", "bad_encoding", "not_http"})
+"""Causes of loss where the server did answer."""
+_NEVER_LEFT: Final = frozenset({"refused", "dns", "connect_timeout"})
+"""Causes of loss where there was no connection to send anything on."""
+_PAUSE_MS: Final = 10.0
+_LONGEST_PAUSE_MS: Final = 200.0
+_AT_THE_END_MS: Final = 2.0
+"""How early the timer of a deadline may fire."""
+_TOKENS_A_TEXT: Final = 256
+"""What a text is taken to have before any was sent."""
+
+
+class RoundFailed(Exception):
+    """End a round from inside its chunks, before elapsed time is known. ``retry_after_s`` is the server's own word."""
+
+    def __init__(self, kind: type[StageError], code: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(code)
+        self.kind = kind
+        self.code = code
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: where it goes, its size, and the positions of the documents that leave with it for the first time."""
+
+    route: str
+    texts: int
+    tokens: int
+    leaving: set[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A call that was answered, whatever the answer, and what was under way with it."""
+
+    reply: Reply
+    ms: float
+    in_flight: int
+    fit: Fit
+
+
+class Calls:
+    """Make calls. ``draw`` gives numbers in [0, 1) for pauses; ``events`` is told of retries."""
+
+    def __init__(
+        self,
+        spec: HttpStage,
+        upstream: Upstream,
+        clock: Clock,
+        *,
+        texts_a_call: int,
+        draw: Callable[[], float],
+        events: GuardEvents,
+    ) -> None:
+        self._upstream = upstream
+        self._clock = clock
+        self._draw = draw
+        self._retried = events.retried
+        self._retries = spec.retries
+        self._budget = RetryBudget(spec.retry_share)
+        self._expected = ExpectedMs(clock)
+        self._most_tokens = spec.max_in_flight_tokens
+        self.room = TextLimiter(spec.max_in_flight_texts, spec.max_in_flight_tokens)
+        self.most_texts = spec.max_in_flight_texts
+        self._adaptive: AdaptiveLimit | None = None
+        if spec.adaptive_limit:
+            self._adaptive = AdaptiveLimit(
+                most_texts=spec.max_in_flight_texts,
+                most_tokens=spec.max_in_flight_tokens,
+                call_texts=texts_a_call,
+                call_tokens=texts_a_call * min(spec.max_length, _TOKENS_A_TEXT),
+            )
+        self._fit_room()
+
+    def bound(self, most_texts: int) -> None:
+        """Keep below what a server says it takes, too."""
+        self.most_texts = most_texts
+        if self._adaptive is not None:
+            self._adaptive.most_texts = most_texts
+        self._fit_room()
+
+    async def send(self, round_: Round, call: Call, body: bytes) -> Sent:
+        """Wait for room, make one call within the time that is left, and return its answer. Raises RoundFailed."""
+        waits, asked = not self.room.has_room(call.texts, call.tokens), self._clock()
+        async with self.room.hold(call.texts, call.tokens):
+            began = self._clock()
+            if waits:
+                round_.room_ms = max(round_.room_ms or 0.0, (began - asked) * 1000)
+            fit = self._expected.judge(call.tokens, round_.deadline.remaining_ms())
+            if fit is Fit.TOO_LONG:
+                raise RoundFailed(StageTooLate, "no_time")
+            round_.leaves(call.leaving, began)
+            try:
+                reply = await self._upstream.post(
+                    call.route, body, request_id=next(round_.request_ids), texts=call.texts
+                )
+            except Lost as lost:
+                if lost.code in _NEVER_LEFT:
+                    round_.left -= call.leaving
+                kind = StageInvalidAnswer if lost.code in _UNREADABLE else StageUnreachable
+                failed = RoundFailed(kind, lost.code)
+            except CancelledError:
+                if round_.deadline.remaining_ms() < _AT_THE_END_MS:
+                    self._gave_up(call, began, fit)
+                raise
+            else:
+                ms = (self._clock() - began) * 1000
+                round_.slowest_call_ms = max(round_.slowest_call_ms, ms)
+                return Sent(reply, ms, self.room.in_flight, fit)
+        raise failed
+
+    def answered(self, call: Call, sent: Sent, *, pressed: bool) -> None:
+        """Learn from a call whose scores count; ``pressed`` tells that the server has a queue, by its own account."""
+        self._budget.answered()
+        self._expected.ended(call.tokens, sent.ms, sent.fit)
+        if self._adaptive is not None:
+            self._adaptive.answered(
+                texts=call.texts, tokens=call.tokens, ms=sent.ms, in_flight=sent.in_flight, pressed=pressed
+            )
+            self._fit_room()
+
+    def had_no_room(self, sent: Sent) -> None:
+        """Learn from a call that the server had no room for."""
+        self._drop(self._clock() - sent.ms / 1000)
+
+    async def again(
+        self, deadline: Deadline, tokens: int, failed: RoundFailed, attempt: Callable[[], Awaitable[Result]]
+    ) -> Result:
+        """Make a call again that failed, while that may help and the time that is left carries it. Raises RoundFailed.
+
+        A pause that the server asks for is kept, or the call given up at once.
+        """
+        tries, pause_ms = 1, 0.0
+
+        def may_help(error: BaseException) -> bool:
+            nonlocal pause_ms
+            if not isinstance(error, RoundFailed):
+                return False
+            if error is not failed:
+                self._retried(RetryOutcome.FAILED)
+            pause_ms = self._pause_ms(error, tries)
+            return tries <= self._retries and self._may_repeat(error, tokens, pause_ms, deadline)
+
+        async for trying in AsyncRetrying(
+            retry=retry_if_exception(may_help), wait=lambda state: pause_ms / 1000, sleep=asyncio_sleep, reraise=True
+        ):
+            with trying:
+                tries = trying.retry_state.attempt_number
+                if tries == 1:
+                    raise failed
+                result = await attempt()
+                self._retried(RetryOutcome.ANSWERED)
+                return result
+        raise failed  # not reached: the loop above returns or raises
+
+    def _may_repeat(self, failed: RoundFailed, tokens: int, pause_ms: float, deadline: Deadline) -> bool:
+        rule = verdict_of(failed.code).retry
+        if rule is Retry.NEVER:
+            return False
+        expected_ms = self._expected.p90_ms(tokens)
+        guess = expected_ms is None and rule is Retry.IF_KNOWN
+        if guess or pause_ms + (expected_ms or 0.0) >= deadline.remaining_ms():
+            self._retried(RetryOutcome.NO_TIME)
+            return False
+        if not self._budget.take():
+            self._retried(RetryOutcome.NO_BUDGET)
+            return False
+        return True
+
+    def _pause_ms(self, failed: RoundFailed, tries: int) -> float:
+        """Return what the server asks for, else a random share of a pause that doubles with each try."""
+        if failed.retry_after_s is not None:
+            return failed.retry_after_s * 1000
+        return self._draw() * min(_LONGEST_PAUSE_MS, _PAUSE_MS * 2.0**tries)
+
+    def _gave_up(self, call: Call, began: float, fit: Fit) -> None:
+        self._expected.gave_up(call.tokens, (self._clock() - began) * 1000, fit)
+        self._drop(began)
+
+    def _drop(self, began: float) -> None:
+        if self._adaptive is not None:
+            self._adaptive.dropped(began, self._clock())
+            self._fit_room()
+
+    def _fit_room(self) -> None:
+        adaptive = self._adaptive
+        texts, tokens = (self.most_texts, self._most_tokens) if adaptive is None else (adaptive.texts, adaptive.tokens)
+        self.room.set_limits(texts, tokens)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the pause that an answer asks for; one that cannot be read is longer than any deadline."""
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 10 else math.inf

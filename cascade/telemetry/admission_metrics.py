@@ -1,0 +1,85 @@
+"""Metrics of what stands before the pipeline: the queue, tenants, and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from cascade.types import Denied, Lane, Verdict
+
+__all__ = ["AdmissionMetrics", "KeyMetrics"]
+
+_OTHER: Final = "other"
+_LISTENERS: Final = ("public", "admin")
+_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class AdmissionMetrics:
+    """Count what admission decided. Children are made once; tenants that the release does not name are one."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        verdicts = Counter(
+            "cascade_admission",
+            "Requests by lane and by what admission decided",
+            ["verdict", "lane"],
+            registry=registry,
+        )
+        self._of_tenants = Counter(
+            "cascade_tenant_requests",
+            "Requests by tenant, as far as the release names it, and by what admission decided",
+            ["tenant", "verdict"],
+            registry=registry,
+        )
+        seconds = Histogram(
+            "cascade_queue_seconds",
+            "Time that a request waited for its turn, where it had to",
+            ["lane"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.waiting = Gauge("cascade_queue_length", "Requests that wait for their turn", ["lane"], registry=registry)
+        self.seats = Gauge("cascade_seats_held", "Requests that may ask stages", ["lane"], registry=registry)
+        self._by_lane = {(v, lane): verdicts.labels(v, lane) for v in Verdict for lane in Lane}
+        self._waited = {lane: seconds.labels(lane) for lane in Lane}
+        self._by_tenant: dict[tuple[str, Verdict], Counter] = {}
+
+    def name_tenants(self, names: Collection[str]) -> None:
+        """Count these tenants by name, and all others as one; where there are none, count none."""
+        counted = {*names, _OTHER} if names else ()
+        self._by_tenant = {(name, v): self._of_tenants.labels(name, v) for name in counted for v in Verdict}
+
+    def settled(self, verdict: Verdict, lane: Lane, tenant: str | None, waited_s: float) -> None:
+        """Count one request."""
+        self._by_lane[verdict, lane].inc()
+        if waited_s:
+            self._waited[lane].observe(waited_s)
+        if self._by_tenant:
+            (self._by_tenant.get((tenant or _OTHER, verdict)) or self._by_tenant[_OTHER, verdict]).inc()
+
+
+class KeyMetrics:
+    """Count who was not let in, and how the files of keys are."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        denied = Counter(
+            "cascade_denied",
+            "Requests that were not let in, by listener and cause",
+            ["listener", "why"],
+            registry=registry,
+        )
+        self.denied = {(each, why): denied.labels(each, why) for each in _LISTENERS for why in Denied}
+        read = Counter(
+            "cascade_keys_read",
+            "Times that a file of keys was read again, by listener and result",
+            ["listener", "result"],
+            registry=registry,
+        )
+        self.read = {(each, result): read.labels(each, result) for each in _LISTENERS for result in ("ok", "failed")}
+        self.live = Gauge(
+            "cascade_keys",
+            "Keys that open something, by listener; none where it is open to all",
+            ["listener"],
+            registry=registry,
+        )

@@ -1,0 +1,65 @@
+"""Metrics of what guards a stage's server: retries, breaker, limits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from cascade.types import BreakerState, RetryOutcome, StageName
+
+__all__ = ["GuardMetrics"]
+
+_STATES: Final = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
+
+
+class GuardMetrics:
+    """Count retries and changes of breakers as they happen; gauges are set when metrics are read."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        stages = (StageName.SMALL, StageName.LARGE)
+        retries = Counter(
+            "cascade_retries",
+            "Failed calls that might be made again, by what became of that: answered, failed, or not made for want of "
+            "budget or time",
+            ["stage", "outcome"],
+            registry=registry,
+        )
+        self._retries = {(s, o): retries.labels(s, o) for s in stages for o in RetryOutcome}
+        changes = Counter(
+            "cascade_breaker_changes",
+            "Changes of a stage's breaker, by its new state",
+            ["stage", "state"],
+            registry=registry,
+        )
+        self._changes = {(s, state): changes.labels(s, state) for s in stages for state in BreakerState}
+        self._breaker = Gauge(
+            "cascade_breaker_state",
+            "Breaker of a stage: 0 closed, 1 half open, 2 open",
+            ["stage"],
+            registry=registry,
+        )
+        self._limit = Gauge(
+            "cascade_upstream_limit_texts", "Most texts in flight at a server now", ["stage"], registry=registry
+        )
+        self._in_flight = Gauge(
+            "cascade_upstream_in_flight_texts", "Texts in flight at a server", ["stage"], registry=registry
+        )
+        self._calls_waiting = Gauge(
+            "cascade_upstream_calls_waiting", "Calls that wait here for room at a server", ["stage"], registry=registry
+        )
+
+    def retried(self, stage: StageName, outcome: RetryOutcome) -> None:
+        """Count a failed call that might be made again."""
+        self._retries[stage, outcome].inc()
+
+    def changed(self, stage: StageName, state: BreakerState) -> None:
+        """Count a change of a breaker."""
+        self._changes[stage, state].inc()
+
+    def show(self, stage: StageName, state: BreakerState, *, limit: int, in_flight: int, waiting: int) -> None:
+        """Set the gauges of a stage."""
+        self._breaker.labels(stage).set(_STATES[state])
+        self._limit.labels(stage).set(limit)
+        self._in_flight.labels(stage).set(in_flight)
+        self._calls_waiting.labels(stage).set(waiting)

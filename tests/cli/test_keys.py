@@ -1,0 +1,40 @@
+"""``cascade keys``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from cascade.cli import app
+from cascade.errors import ConfigError
+from cascade.server.key_file import parse_keys
+
+
+def test_a_new_key_opens_what_its_entry_says(tmp_path: Path) -> None:
+    """The key is on stderr alone, and the entry can be put into the file as it is."""
+    made = CliRunner().invoke(app, ["keys", "new", "batch"])
+    key = made.stderr.strip()
+    assert made.exit_code == 0
+    assert len(key) == 43
+    assert key not in made.stdout
+    path = tmp_path / "keys.yaml"
+    path.write_text("keys:\n" + made.stdout, encoding="utf-8")
+    found = parse_keys(path).find(key)
+    assert found is not None
+    assert found.name == "batch"
+    assert CliRunner().invoke(app, ["keys", "check", str(path)]).stdout == "valid; keys: 1\n"
+
+
+def test_two_new_keys_differ() -> None:
+    """Each is drawn anew."""
+    assert CliRunner().invoke(app, ["keys", "new", "a"]).stderr != CliRunner().invoke(app, ["keys", "new", "a"]).stderr
+
+
+def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path) -> None:
+    """The error names the file, the place and the rule."""
+    path = tmp_path / "keys.yaml"
+    path.write_text("keys: []", encoding="utf-8")
+    failed = CliRunner().invoke(app, ["keys", "check", str(path)])
+    assert isinstance(failed.exception, ConfigError)
+    assert str(failed.exception).startswith(f"{path}: keys: ")

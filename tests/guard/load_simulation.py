@@ -1,0 +1,433 @@
+"""A sidecar, its two servers and its callers on a virtual clock: what becomes of requests under a controller of levels.
+
+Discrete events, in seconds. Servers score in batches, as a GPU does: a batch takes a time of its own and some for
+each pair. In front of each is a bound of pairs in flight, first come, first served, and a circuit breaker. A request
+is answered by the best complete order there is at its deadline, as the pipeline does.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from cascade.guard.level_controller import LevelController, LevelRules
+from cascade.guard.pressure import Pressure
+from cascade.guard.queue_pressure import LevelBound, QueuePressure
+from cascade.types import Action, Decision, DegradedReason, Dialect, Level, Round, StageCost, StageName
+
+__all__ = [
+    "BOUNDS",
+    "CAPACITY",
+    "DEADLINE_S",
+    "FIRST_STAGE",
+    "QUALITIES",
+    "RULES",
+    "Adaptive",
+    "Controller",
+    "Fixed",
+    "Naive",
+    "Served",
+    "Server",
+    "Simulation",
+]
+
+BOUNDS: Final = (LevelBound(50, 20), LevelBound(50, 8), LevelBound(50, 0), LevelBound(20, 0), LevelBound(0, 0))
+"""Pairs that each level sends to the small and to the large stage."""
+QUALITIES: Final = (1.0, 0.985, 0.93, 0.90, 0.80)
+FIRST_STAGE: Final = QUALITIES[-1]
+DEADLINE_S: Final = 0.3
+CAPACITY: Final = 64 / (0.020 + 64 * 0.0015) / 20
+"""Requests a second that the first level can serve: what the large server scores in full batches."""
+RULES: Final = LevelRules(wait_target_ms=max(5.0, 0.1 * DEADLINE_S * 1000))
+_RESERVE_S: Final = 0.01
+_OWN_S: Final = 0.001
+_QUALITY_OF_SMALL: Final = {50: 0.93, 20: 0.90}
+
+
+class Controller(Protocol):
+    """Say which level decides."""
+
+    level: int
+
+    def tick(self, at: float, pressure: QueuePressure) -> int: ...
+
+    def choose(self, pressure: Pressure) -> int:
+        """Return the level of one request."""
+        ...
+
+
+class Adaptive(LevelController):
+    """The controller that is served; a request goes by the level above where there is room for it."""
+
+    fills: bool = True
+
+    def choose(self, pressure: Pressure) -> int:
+        above = self.level - 1
+        if self.fills and above >= 0 and pressure.has_room(above, self._bounds[above], self._rules.most_busy):
+            return above
+        return self.level
+
+
+class Fixed:
+    """One level, come what may."""
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+
+    def tick(self, at: float, pressure: QueuePressure) -> int:
+        return self.level
+
+    def choose(self, pressure: Pressure) -> int:
+        return self.level
+
+
+class Naive:
+    """Down a level where the mean wait is above a threshold, up where it is below half of it; once a quarter second."""
+
+    def __init__(self, threshold_s: float = 0.02) -> None:
+        self.level = 0
+        self.waits: list[float] = []
+        self._threshold_s = threshold_s
+
+    def tick(self, at: float, pressure: QueuePressure) -> int:
+        mean = sum(self.waits) / len(self.waits) if self.waits else 0.0
+        self.waits.clear()
+        if mean > self._threshold_s:
+            self.level = min(len(BOUNDS) - 1, self.level + 1)
+        elif mean < self._threshold_s / 2:
+            self.level = max(0, self.level - 1)
+        return self.level
+
+    def choose(self, pressure: Pressure) -> int:
+        return self.level
+
+
+@dataclass(eq=False, slots=True)
+class _Round:
+    """Pairs of a request at a server. ``ended`` is called once: with True for scores."""
+
+    pairs: int
+    ended: Callable[[bool], None]
+    asked_at: float
+    began_at: float = 0.0
+    cancelled: bool = False
+    is_probe: bool = False
+
+
+@dataclass
+class Server:
+    """A server that batches, its bound and its breaker.
+
+    ``slow`` multiplies its times. ``hangs`` takes batches and never answers, ``fails`` is the share of batches
+    answered with an error.
+    """
+
+    base_s: float
+    pair_s: float
+    most_pairs: int
+    limit: int
+    slow: float = 1.0
+    hangs: bool = False
+    fails: float = 0.0
+    in_flight: int = 0
+    waiting: deque[_Round] = field(default_factory=deque)
+    queue: deque[_Round] = field(default_factory=deque)
+    running: list[_Round] = field(default_factory=list)
+    outcomes: deque[tuple[float, bool]] = field(default_factory=deque)
+    bad: int = 0
+    opened_at: float = -1e9
+    cool_s: float = 5.0
+    probing: bool = False
+    half_open: bool = False
+
+    clock: Callable[[], float] = lambda: 0.0
+
+    @property
+    def oldest_wait_ms(self) -> float:
+        """Return how long the first in line for room has waited."""
+        while self.waiting and self.waiting[0].cancelled:
+            self.waiting.popleft()
+        return (self.clock() - self.waiting[0].asked_at) * 1000 if self.waiting else 0.0
+
+    def expected_s(self, pairs: int) -> float:
+        """Return what a round takes of an idle server in good health."""
+        return self.base_s + pairs * self.pair_s
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What became of one request. ``level`` decided it, ``planned`` tells whether it got all that the level plans."""
+
+    at: float
+    level: int
+    planned: bool
+    quality: float
+    took_s: float
+    attempt: int
+
+
+class Simulation:
+    """Run callers that come at random at ``load(t)`` requests a second for ``seconds``."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        load: Callable[[float], float],
+        seconds: float,
+        *,
+        seed: int,
+        disturb: Sequence[tuple[float, Callable[[Simulation], None]]] = (),
+        retries: int = 0,
+        clock_jumps: Sequence[tuple[float, float]] = (),
+    ) -> None:
+        self.controller = controller
+        self.load = load
+        self.seconds = seconds
+        self.small = Server(0.008, 0.00015, 200, 300, clock=lambda: self.now)
+        self.large = Server(0.020, 0.0015, 64, 96, clock=lambda: self.now)
+        self.served: list[Served] = []
+        self.levels: list[tuple[float, int]] = [(0.0, controller.level)]
+        self.retries = retries
+        self.now = 0.0
+        self._jumps = clock_jumps
+        self._random = random.Random(seed)  # noqa: S311 - a simulation
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self.pressure = Pressure(self.clock, least_deadline_ms=DEADLINE_S * 1000)
+        for name, server in ((StageName.SMALL, self.small), (StageName.LARGE, self.large)):
+            self.pressure.watch_stage(name, server, lambda server=server: self._is_open(server))  # type: ignore[misc]
+        self.pressure.alarm(4 * RULES.wait_target_ms, self._look_at_once)
+        self._last_look = 0.0
+        self._disturb = disturb
+
+    def clock(self) -> float:
+        """Return the time as the controller sees it."""
+        return self.now + sum(by for at, by in self._jumps if at <= self.now)
+
+    def run(self) -> Simulation:
+        """Play it all, and return itself."""
+        self._at(0.0, self._arrive)
+        self._at(0.25, self._tick)
+        for at, change in self._disturb:
+            self._at(at, lambda change=change: change(self))  # type: ignore[misc]
+        while self._events and self._events[0][0] <= self.seconds:
+            self.now, _, event = heapq.heappop(self._events)
+            event()
+        return self
+
+    def _at(self, at: float, event: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (at, next(self._numbers), event))
+
+    def _tick(self) -> None:
+        self._look()
+        self._at(self.now + 0.25, self._tick)
+
+    def _look_at_once(self) -> None:
+        if self.now - self._last_look >= 0.05:
+            self._last_look = self.now
+            self._at(self.now, self._look)
+
+    def _look(self) -> None:
+        self._last_look = self.now
+        before = self.controller.level
+        level = self.controller.tick(self.clock(), self.pressure.look())
+        if level != before:
+            self.levels.append((self.now, level))
+            self.pressure.now_at(level)
+
+    def _arrive(self) -> None:
+        rate = self.load(self.now)
+        if rate > 0:
+            self._request(0)
+        self._at(self.now + self._random.expovariate(rate if rate > 0 else 10.0), self._arrive)
+
+    def _request(self, attempt: int) -> None:
+        _Request(self, attempt).begin()
+
+    # -- servers ---------------------------------------------------------------------------------------------
+
+    def _is_open(self, server: Server) -> bool:
+        return self.now - server.opened_at < server.cool_s
+
+    def send(self, server: Server, round_: _Round) -> bool:
+        """Ask for room; tell whether the breaker lets it pass."""
+        if self._is_open(server) or (server.half_open and server.probing):
+            return False
+        round_.is_probe = server.probing = server.half_open
+        server.waiting.append(round_)
+        self._admit(server)
+        return True
+
+    def _admit(self, server: Server) -> None:
+        while server.waiting:
+            head = server.waiting[0]
+            if head.cancelled:
+                server.waiting.popleft()
+                continue
+            if server.in_flight and server.in_flight + head.pairs > server.limit:
+                break
+            server.waiting.popleft()
+            server.in_flight += head.pairs
+            head.began_at = self.now
+            if isinstance(self.controller, Naive):
+                self.controller.waits.append(self.now - head.asked_at)
+            server.queue.append(head)
+        self._start_batch(server)
+
+    def _start_batch(self, server: Server) -> None:
+        if server.running or not server.queue:
+            return
+        pairs = 0
+        while server.queue and (not server.running or pairs + server.queue[0].pairs <= server.most_pairs):
+            taken = server.queue.popleft()
+            if taken.cancelled:
+                continue  # the server sees that its client left before it begins
+            server.running.append(taken)
+            pairs += taken.pairs
+        if server.running and not server.hangs:
+            seconds = (server.base_s + pairs * server.pair_s) * server.slow * self._random.uniform(0.95, 1.05)
+            self._at(self.now + seconds, lambda: self._end_batch(server))
+
+    def _end_batch(self, server: Server) -> None:
+        done, server.running = server.running, []
+        failed = self._random.random() < server.fails
+        for round_ in done:
+            if not round_.cancelled:  # what was cancelled gave its place back when it was
+                server.in_flight -= round_.pairs
+                self.outcome(server, round_, not failed)
+                round_.ended(not failed)
+        self._admit(server)
+
+    def cancel(self, server: Server, round_: _Round) -> None:
+        """End a round at its deadline. A batch that has begun runs on: work for nobody."""
+        round_.cancelled = True
+        if round_.began_at:
+            server.in_flight -= round_.pairs
+            self.outcome(server, round_, False)
+        elif round_.is_probe:
+            server.probing = False  # it told nothing of the server: the next one is the probe
+        if server.hangs:
+            server.running = [each for each in server.running if not each.cancelled]
+        self._admit(server)
+
+    def outcome(self, server: Server, round_: _Round, good: bool) -> None:
+        """Tell the breaker: half of twenty or more in ten seconds bad opens it, a good probe closes it."""
+        if server.half_open:
+            if not round_.is_probe:
+                return  # it began before the breaker opened
+            server.half_open = server.probing = False
+            server.outcomes.clear()
+            server.bad = 0
+            server.cool_s = 5.0 if good else min(60.0, server.cool_s * 2)
+            if not good:
+                self._open(server)
+            return
+        server.outcomes.append((self.now, good))
+        server.bad += not good
+        while server.outcomes[0][0] < self.now - 10:
+            server.bad -= not server.outcomes.popleft()[1]
+        if len(server.outcomes) >= 20 and server.bad * 2 >= len(server.outcomes):
+            self._open(server)
+
+    def _open(self, server: Server) -> None:
+        server.opened_at, server.half_open, server.probing = self.now, True, False
+
+
+class _Request:
+    """One request on its way."""
+
+    def __init__(self, simulation: Simulation, attempt: int) -> None:
+        self.simulation = simulation
+        self.attempt = attempt
+        self.arrived_at = simulation.now
+        self.level = simulation.controller.choose(simulation.pressure)
+        self.bound = BOUNDS[self.level]
+        self.ends_at = self.arrived_at + DEADLINE_S - _RESERVE_S
+        self.rounds: list[Round] = []
+        self.reasons: list[DegradedReason] = []
+        self.quality = FIRST_STAGE
+        self.current: tuple[Server, _Round, StageName] | None = None
+        self.done = False
+
+    def begin(self) -> None:
+        self.simulation.pressure.arrived(self.level)
+        self.simulation._at(self.ends_at, self._deadline)
+        if self.bound.small:
+            self._ask(StageName.SMALL)
+        else:
+            self._answer()
+
+    def _server(self, stage: StageName) -> Server:
+        return self.simulation.small if stage is StageName.SMALL else self.simulation.large
+
+    def _ask(self, stage: StageName) -> None:
+        simulation, server, pairs = self.simulation, self._server(stage), self.bound.of(stage)
+        if simulation.now + server.expected_s(pairs) > self.ends_at:
+            self.reasons.append(DegradedReason.DEADLINE_TOO_SHORT)
+            self._answer()
+            return
+        round_ = _Round(pairs, lambda good: self._scored(stage, good), simulation.now)
+        self.current = (server, round_, stage)
+        if not simulation.send(server, round_):
+            self.current = None
+            self.reasons.append(DegradedReason.STAGE_UNREACHABLE)  # the breaker's: no load
+            self._answer()
+
+    def _scored(self, stage: StageName, good: bool) -> None:
+        assert self.current is not None
+        _, round_, _ = self.current
+        self.current = None
+        room_ms = (round_.began_at - round_.asked_at) * 1000
+        if not good:
+            self.reasons.append(DegradedReason.STAGE_INVALID_ANSWER)
+            self._answer()
+            return
+        self.rounds.append(_scored_round(stage, round_.pairs, room_ms))
+        self.quality = _QUALITY_OF_SMALL[self.bound.small] if stage is StageName.SMALL else QUALITIES[self.level]
+        if stage is StageName.SMALL and self.bound.large:
+            self._ask(StageName.LARGE)
+        else:
+            self._answer()
+
+    def _deadline(self) -> None:
+        if self.done:
+            return
+        assert self.current is not None
+        server, round_, stage = self.current
+        self.reasons.append(DegradedReason.STAGE_TIMEOUT)
+        self.rounds.append(_late_round(stage, round_.pairs))
+        self.simulation.cancel(server, round_)
+        self._answer()
+
+    def _answer(self) -> None:
+        simulation = self.simulation
+        self.done = True
+        took_s = simulation.now - self.arrived_at + _OWN_S
+        simulation.served.append(
+            Served(self.arrived_at, self.level, not self.reasons, self.quality, took_s, self.attempt)
+        )
+        simulation.pressure.left(self.level)
+        simulation.pressure.answered(_decision(self.level, tuple(self.rounds), tuple(self.reasons)))
+        if self.reasons and self.attempt < simulation.retries:
+            simulation._at(simulation.now + 0.1, lambda: simulation._request(self.attempt + 1))
+
+
+def _scored_round(stage: StageName, pairs: int, room_ms: float) -> Round:
+    cost = StageCost(1, pairs, tokens_estimated=True, truncated=0, room_ms=room_ms)
+    return Round(stage, "m", pairs, pairs, 0, 0, "ok", "", room_ms, cost)
+
+
+def _late_round(stage: StageName, pairs: int) -> Round:
+    return Round(stage, "m", pairs, 0, 0, 0, DegradedReason.STAGE_TIMEOUT, "deadline", 0.0)
+
+
+def _decision(level: int, rounds: tuple[Round, ...], degraded: tuple[DegradedReason, ...]) -> Decision:
+    return Decision(
+        "id", Dialect.NATIVE, "r", Level(str(level), level), None, "h", 100, 10, 50, "fixed", Action.STATIC, (), None,
+        None, None, {}, StageName.SMALL, degraded, 0, rounds, 0, DEADLINE_S * 1000, 0.0, 0.0,
+    )  # fmt: skip

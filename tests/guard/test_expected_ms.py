@@ -1,0 +1,130 @@
+"""The running percentile: what it says, that it refuses no more than it must, and that it recovers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cascade.guard.expected_ms import ExpectedMs, Fit
+
+
+class Hand:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """Return the moment."""
+        return self.now
+
+
+def known(clock: Hand, tokens: int, *ms: float) -> ExpectedMs:
+    """Return an estimate that has seen rounds of so many tokens."""
+    expected = ExpectedMs(clock)
+    for each in ms:
+        expected.ended(tokens, each, Fit.FITS)
+    return expected
+
+
+@given(ms=st.lists(st.floats(0.1, 1e4), max_size=100), tokens=st.integers(1, 10**6))
+def test_the_percentile_is_that_of_the_newest_rounds_of_its_size(ms: list[float], tokens: int) -> None:
+    """By nearest rank over the last 64, and nothing before ten were seen."""
+    newest = sorted(ms[-64:])
+    said = known(Hand(), tokens, *ms).p90_ms(tokens)
+    assert said == (newest[math.ceil(0.9 * len(newest)) - 1] if len(newest) >= 10 else None)
+
+
+@given(tokens=st.integers(1, 10**6), remaining_ms=st.floats(0, 1e6), seen=st.lists(st.floats(0.1, 1e6), max_size=9))
+def test_what_is_not_known_is_not_refused(tokens: int, remaining_ms: float, seen: list[float]) -> None:
+    """A cold start scores: fewer than ten rounds are no evidence."""
+    assert known(Hand(), tokens, *seen).judge(tokens, remaining_ms) is Fit.FITS
+
+
+def test_a_round_that_fits_exactly_fits() -> None:
+    """The boundary belongs to the round."""
+    expected = known(Hand(), 1000, *[40.0] * 10)
+    assert expected.judge(1000, 40.0) is Fit.FITS
+    assert expected.judge(1000, 39.999) is Fit.TOO_LONG
+
+
+def test_a_size_that_was_not_seen_is_judged_by_its_neighbours() -> None:
+    """More tokens take no less, and no more than in proportion; between two known sizes the smaller bound holds."""
+    expected = known(Hand(), 1024, *[10.0] * 10)
+    assert expected.p90_ms(256) == 10.0
+    assert expected.p90_ms(4096) == pytest.approx(40.0)
+    for _ in range(10):
+        expected.ended(8192, 30.0, Fit.FITS)
+    assert expected.p90_ms(4096) == 30.0
+    assert expected.p90_ms(2048) == pytest.approx(20.0)
+
+
+def test_what_is_older_than_half_a_minute_is_forgotten() -> None:
+    """A stage that was slow and had no work for a while is not refused any for that."""
+    clock = Hand()
+    expected = known(clock, 1000, *[500.0] * 20)
+    clock.now = 30.0
+    assert expected.p90_ms(1000) == 500.0
+    clock.now = 30.1
+    assert expected.p90_ms(1000) is None
+    assert expected.judge(1000, 1.0) is Fit.FITS
+
+
+@given(rounds=st.integers(1, 500))
+def test_of_what_is_refused_one_in_twenty_is_made_all_the_same(rounds: int) -> None:
+    """A bounded share: probes that fail each time never become more."""
+    expected = known(Hand(), 1000, *[500.0] * 20)
+    said = []
+    for _ in range(rounds):
+        said.append(expected.judge(1000, 50.0))
+        if said[-1] is Fit.PROBE:
+            expected.gave_up(1000, 50.0, Fit.PROBE)
+    assert said.count(Fit.PROBE) == rounds // 20
+    assert said.count(Fit.FITS) == 0
+
+
+@given(slow_ms=st.floats(51, 1e5), fast_ms=st.floats(0.1, 50), before=st.integers(10, 200), early=st.integers(0, 19))
+def test_a_stage_that_is_fast_again_gets_its_work_back(slow_ms: float, fast_ms: float, before: int, early: int) -> None:
+    """After three probes in time, so sixty refused rounds at most, nothing is refused: no lock-out."""
+    expected = known(Hand(), 1000, *[slow_ms] * before)
+    for _ in range(early):
+        expected.judge(1000, 50.0)
+    refused = 0
+    while (fit := expected.judge(1000, 50.0)) is not Fit.FITS:
+        refused += 1
+        assert refused <= 60
+        if fit is Fit.PROBE:
+            expected.ended(1000, fast_ms, fit)
+    for _ in range(100):
+        expected.ended(1000, fast_ms, fit)
+        assert expected.judge(1000, 50.0) is Fit.FITS
+
+
+def test_a_probe_that_fails_begins_the_count_anew() -> None:
+    """Two in time, one late, two in time: still refused."""
+    expected = known(Hand(), 1000, *[500.0] * 64)
+    for in_time in (True, True, False, True, True):
+        (expected.ended if in_time else expected.gave_up)(1000, 20.0, Fit.PROBE)
+    assert expected.judge(1000, 50.0) is Fit.TOO_LONG
+
+
+def test_a_round_that_was_given_too_little_time_says_nothing() -> None:
+    """Callers in a hurry do not make a stage look fast; one that was given more than usual makes it look slow."""
+    expected = known(Hand(), 1000, *[40.0] * 10)
+    for _ in range(64):
+        expected.gave_up(1000, 5.0, Fit.FITS)
+    assert expected.p90_ms(1000) == 40.0
+    for _ in range(10):
+        expected.gave_up(1000, 60.0, Fit.FITS)
+    assert expected.p90_ms(1000) == pytest.approx(54.0)
+
+
+def test_rounds_that_are_given_up_do_not_stop_others_with_as_much_time() -> None:
+    """Were half of them late, the other half would be lost; with a tenth less time they would be late for certain."""
+    expected = known(Hand(), 1000)
+    for _ in range(64):
+        expected.gave_up(1000, 50.0, Fit.FITS)
+    assert [expected.judge(1000, ms) for ms in (50.0, 45.0, 44.9)] == [Fit.FITS, Fit.FITS, Fit.TOO_LONG]
