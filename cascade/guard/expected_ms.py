@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -22,6 +23,8 @@ _ENOUGH: Final = 10
 _SIZES_PER_OCTAVE: Final = 2
 _PROBE_EVERY: Final = 20
 """Of the rounds that would be refused one in so many is made."""
+_PROBE_SECONDS: Final = 1.0
+"""And one a second, where fewer than so many are refused in a second: else little traffic would be refused for long."""
 _PROBES_TO_FORGET: Final = 3
 _KEPT_OF_GIVEN_UP: Final = 0.9
 
@@ -63,8 +66,9 @@ class ExpectedMs:
     """Keep how long the rounds of a stage took, and tell whether another fits into the time that is left.
 
     Rounds are kept by size, two sizes an octave of tokens. A size of which too little is known is judged by its nearest
-    known neighbours, on the assumption that a round of more tokens takes no less, and no more than in proportion. Where
-    no neighbour is known nothing is refused. Of the rounds that do not fit, one in twenty is made all the same, and
+    known neighbours, on the assumption that a round of more tokens takes no less, and no more than in proportion: it is
+    refused for what it takes at least, since most of a small round is not its tokens. Where no neighbour is known nothing is
+    refused. Of the rounds that do not fit, one in twenty, and one a second, is made all the same, and
     three such in a row that came back in time have everything forgotten: a stage that was slow for a while gets
     its work back. All is O(log n) in the rounds kept, of which there are at most 64 a size.
     """
@@ -73,36 +77,48 @@ class ExpectedMs:
         self._clock = clock
         self._sizes: dict[int, _Size] = {}
         self._refused = 0
+        self._probed_at = -math.inf
         self._probes_in_time = 0
 
     def p90_ms(self, tokens: int) -> float | None:
-        """Return the time within which nine of ten rounds of so many tokens ended, None where that is not known."""
-        if not self._sizes:
-            return None
-        now, size = self._clock(), _size_of(tokens)
-        at_size = self._known(size, now)
+        """Return the time within which nine of ten rounds of so many tokens ended, None where that is not known.
+
+        Of a size of which too little is known it is the most that such a round takes by its neighbours.
+        """
+        at_size, below, above = self._around(tokens)
         if at_size is not None:
             return at_size
-        bounds: list[float] = []
-        for other in sorted((other for other in self._sizes if other < size), reverse=True):
-            if (below := self._known(other, now)) is not None:
-                bounds.append(below * tokens / 2 ** (other / _SIZES_PER_OCTAVE))
-                break
-        for other in sorted(other for other in self._sizes if other > size):
-            if (above := self._known(other, now)) is not None:
-                bounds.append(above)
-                break
+        bounds = []
+        if below is not None:
+            bounds.append(below[1] * tokens / _least_tokens(below[0]))
+        if above is not None:
+            bounds.append(above[1])
         return min(bounds, default=None)
+
+    def least_ms(self, tokens: int) -> float | None:
+        """Return the same where the size is known, else what such a round takes at least by its neighbours."""
+        at_size, below, above = self._around(tokens)
+        if at_size is not None:
+            return at_size
+        bounds = []
+        if below is not None:
+            bounds.append(below[1])
+        if above is not None:
+            bounds.append(above[1] * tokens / _least_tokens(above[0] + 1))
+        return max(bounds, default=None)
 
     def judge(self, tokens: int, remaining_ms: float) -> Fit:
         """Tell whether a round of so many tokens fits into the remaining time, or is to be made as a probe."""
-        expected_ms = self.p90_ms(tokens)
-        if expected_ms is None or expected_ms <= remaining_ms:
+        least_ms = self.least_ms(tokens)
+        if least_ms is None or least_ms <= remaining_ms:
             return Fit.FITS
+        now = self._clock()
+        if not self._refused and now - self._probed_at > _WINDOW_SECONDS:
+            self._probed_at = now  # the first that is refused in a while
         self._refused += 1
-        if self._refused < _PROBE_EVERY:
+        if self._refused < _PROBE_EVERY and now - self._probed_at < _PROBE_SECONDS:
             return Fit.TOO_LONG
-        self._refused = 0
+        self._refused, self._probed_at = 0, now
         return Fit.PROBE
 
     def ended(self, tokens: int, ms: float, fit: Fit) -> None:
@@ -123,10 +139,28 @@ class ExpectedMs:
         """
         if fit is Fit.PROBE:
             self._probes_in_time = 0
-        expected_ms = self.p90_ms(tokens)
+        least_ms = self.least_ms(tokens)
         kept_ms = _KEPT_OF_GIVEN_UP * ms
-        if expected_ms is None or kept_ms >= expected_ms:
+        if least_ms is None or kept_ms >= least_ms:
             self._size(tokens).add(self._clock(), kept_ms)
+
+    def _around(self, tokens: int) -> tuple[float | None, tuple[int, float] | None, tuple[int, float] | None]:
+        """Return the percentile of a size, where that is not known the nearest known size below and above with theirs."""
+        if not self._sizes:
+            return None, None, None
+        now, size = self._clock(), _size_of(tokens)
+        at_size = self._known(size, now)
+        if at_size is not None:
+            return at_size, None, None
+        below = self._first_known(sorted((other for other in self._sizes if other < size), reverse=True), now)
+        above = self._first_known(sorted(other for other in self._sizes if other > size), now)
+        return None, below, above
+
+    def _first_known(self, sizes: Sequence[int], now: float) -> tuple[int, float] | None:
+        for size in sizes:
+            if (ms := self._known(size, now)) is not None:
+                return size, ms
+        return None
 
     def _known(self, size: int, now: float) -> float | None:
         kept = self._sizes.get(size)
@@ -138,3 +172,7 @@ class ExpectedMs:
 
 def _size_of(tokens: int) -> int:
     return int(_SIZES_PER_OCTAVE * math.log2(max(1, tokens)))
+
+
+def _least_tokens(size: int) -> float:
+    return math.exp2(size / _SIZES_PER_OCTAVE)

@@ -23,12 +23,14 @@ _STAGES: Final = (StageName.SMALL, StageName.LARGE)
 class _StageUse:
     """A stage: pairs it scores a second, its share busy, and the share of it that one pair a second takes.
 
+    ``share_age_s`` is for how long that share could not be measured anew, since the stage scored next to nothing.
     ``full`` is that share as it was when the stage had all it could do, at ``full_at``.
     """
 
     rate: float = 0.0
     busy: float | None = None
     share: float | None = None
+    share_age_s: float = 0.0
     full: float = 0.0
     full_at: float = -math.inf
 
@@ -66,8 +68,9 @@ class LevelUse:
         if busy is None:
             return
         stage.busy = busy if stage.busy is None else stage.busy + weight * (busy - stage.busy)
+        stage.share_age_s += elapsed_s
         if stage.rate > 1.0:
-            stage.share = stage.busy / stage.rate
+            stage.share, stage.share_age_s = stage.busy / stage.rate, 0.0
 
     def is_full(self, name: StageName, now: float) -> None:
         """Hold that a stage has all it can do: what it scores now is what there is of it."""
@@ -80,14 +83,16 @@ class LevelUse:
 
         The share that a pair a second takes of a stage is measured from what is in flight of its bound, and where
         the stage has been full within ``remembered_s``, at least what it was then: a bound above what a server can
-        do makes it look idle. With one stage in use it is busy(now) cost(level) / cost(now).
+        do makes it look idle. A share that was measured longer ago than that is forgotten: the stage may have been ill
+        then, and where no request is sent to it nothing else would ever tell. With one stage in use it is
+        busy(now) cost(level) / cost(now).
         """
         return max(self._at_stage(name, level, now, remembered_s) for name in _STAGES)
 
     def _at_stage(self, name: StageName, level: int, now: float, remembered_s: float) -> float:
         pairs = self._pairs(level, name)
         stage = self._stages[name]
-        share = stage.share or 0.0
+        share = (stage.share or 0.0) if stage.share_age_s <= remembered_s else 0.0
         if now - stage.full_at <= remembered_s:
             share = max(share, stage.full)
         return share * pairs * self._arrivals

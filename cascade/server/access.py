@@ -102,7 +102,10 @@ class Access:
         """Look again and again, ``seconds`` apart; the file may be on a disk that is slow."""
         while True:
             await asyncio.sleep(seconds)
-            await asyncio.to_thread(self.look)
+            try:
+                await asyncio.to_thread(self.look)
+            except Exception as error:  # noqa: BLE001 - the boundary of a background task: else no key is ever taken out again
+                self._fail(type(error).__name__)
 
     def _fail(self, why: str) -> None:
         self._reloaded(False)

@@ -26,8 +26,9 @@ async def rank_admitted(service: Service, parsed: Parsed, arrived: float, size: 
     seat = admission.ask(Asked(request.tenant, request.priority, size, until))
     try:
         held = seat.is_held or await seat.settled()
-        unscored = None if held else _why(seat.verdict)
-        return await rerank_parsed(service.deciding(), parsed, arrived, unscored)
+        if not held:  # it asks no stage, so room for the level above is nothing to it, nor a miss of that level
+            return await rerank_parsed(service.pipeline, parsed, arrived, _why(seat.verdict))
+        return await rerank_parsed(service.deciding(), parsed, arrived)
     finally:
         admission.leave(seat)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from cascade.errors import ConfigError
@@ -14,6 +16,7 @@ from cascade.server.service import Service
 __all__ = ["pin_level"]
 
 _MOST_BYTES = 1024
+_MOST_SECONDS = 5.0
 
 
 class _Asked(BaseModel):
@@ -24,13 +27,11 @@ class _Asked(BaseModel):
 
 async def pin_level(service: Service, http: Request) -> Response:
     """Answer ``PUT /level`` with ``{"level": name}``, or null to let go; a request under way ends as it began."""
-    raw = bytearray()
-    async for part in http.stream():
-        raw += part
-        if len(raw) > _MOST_BYTES:
-            return _refused(413, f"at most {_MOST_BYTES} bytes are accepted")
+    raw = await _body(http)
+    if isinstance(raw, Response):
+        return raw
     try:
-        asked = _Asked.model_validate_json(bytes(raw))
+        asked = _Asked.model_validate_json(raw)
     except ValidationError:
         return _refused(422, 'send {"level": a name, or null}')
     stepping = service.stepping
@@ -41,6 +42,21 @@ async def pin_level(service: Service, http: Request) -> Response:
     except ConfigError as error:
         return _refused(422, str(error))
     return Response(orjson.dumps({"level": service.pipeline.level.name, **stepping.told()}), media_type=JSON)
+
+
+async def _body(http: Request) -> bytes | Response:
+    raw = bytearray()
+    try:
+        async with asyncio.timeout(_MOST_SECONDS):
+            async for part in http.stream():
+                raw += part
+                if len(raw) > _MOST_BYTES:
+                    return _refused(413, f"at most {_MOST_BYTES} bytes are accepted")
+    except ClientDisconnect:
+        return Response(status_code=499)  # nobody receives it
+    except TimeoutError:
+        return _refused(408, f"the body had not arrived after {_MOST_SECONDS:g} seconds")
+    return bytes(raw)
 
 
 def _refused(status: int, rule: str) -> Response:

@@ -55,7 +55,8 @@ def build_stages(
     ``draw`` numbers in [0, 1) for their pauses.
     """
     budgets = release.budgets
-    budget_ms = {StageName.SMALL: budgets.small_ms, StageName.LARGE: budgets.large_ms}
+    most_ms = budgets.total_ms - budgets.reserve_ms  # the deadline ends a stage of a larger budget sooner
+    budget_ms = {StageName.SMALL: min(budgets.small_ms, most_ms), StageName.LARGE: min(budgets.large_ms, most_ms)}
 
     def build(name: StageName, spec: StageSpec) -> Stage:
         match spec:

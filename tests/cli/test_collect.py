@@ -130,7 +130,8 @@ def test_a_server_that_is_down_is_exit_1(command: Command, release: WriteRelease
     done = command(*_arguments(out, release(stages={"small": down}, depth=5)))
     assert (done.status, done.out) == (1, "")
     assert done.err == (
-        "cascade: 5 queries failed, no table was written: small: stage_unreachable (refused). "
+        "cascade: 5 queries failed, no table was written: small: breaker_open (breaker_open); small: stage_unreachable "
+        "(refused). "
         f"{out}.journal keeps what is done: run the same again to try what is left\n"
     )
     assert not out.exists()

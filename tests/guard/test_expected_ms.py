@@ -62,6 +62,30 @@ def test_a_size_that_was_not_seen_is_judged_by_its_neighbours() -> None:
     assert expected.p90_ms(2048) == pytest.approx(20.0)
 
 
+def test_a_size_that_was_not_seen_is_refused_only_for_what_it_takes_at_least() -> None:
+    """No less than fewer tokens take, and no less than in proportion of what more tokens take."""
+    expected = known(Hand(), 1024, *[40.0] * 10)
+    assert [expected.judge(65_536, ms) for ms in (40.0, 39.9)] == [Fit.FITS, Fit.TOO_LONG]
+    assert expected.least_ms(256) == pytest.approx(10.0 / math.sqrt(2))
+    for _ in range(10):
+        expected.gave_up(65_536, 100.0, Fit.FITS)
+    assert expected.judge(65_536, 89.9) is Fit.TOO_LONG
+
+
+@pytest.mark.parametrize("every", [20, 100, 700])
+def test_rare_large_rounds_are_made_beside_many_small_ones(every: int) -> None:
+    """Most of a small round is not its tokens: eighty times the tokens take six times as long, and there is time for it."""
+    clock = Hand()
+    expected = ExpectedMs(clock)
+    for number in range(1, 3000):
+        clock.now += 0.05
+        expected.ended(250, 10.0, expected.judge(250, 250.0))
+        if number % every == 0:
+            fit = expected.judge(20_000, 250.0)
+            assert fit is Fit.FITS
+            expected.ended(20_000, 60.0, fit)
+
+
 def test_what_is_older_than_half_a_minute_is_forgotten() -> None:
     """A stage that was slow and had no work for a while is not refused any for that."""
     clock = Hand()
@@ -128,3 +152,17 @@ def test_rounds_that_are_given_up_do_not_stop_others_with_as_much_time() -> None
     for _ in range(64):
         expected.gave_up(1000, 50.0, Fit.FITS)
     assert [expected.judge(1000, ms) for ms in (50.0, 45.0, 44.9)] == [Fit.FITS, Fit.FITS, Fit.TOO_LONG]
+
+
+def test_little_traffic_is_probed_once_a_second() -> None:
+    """At two rounds a second three probes in time take four seconds, not the thirty of one in twenty."""
+    clock = Hand()
+    expected = known(clock, 1000, *[2700.0] * 20)
+    said = []
+    while expected.p90_ms(1000) is not None:
+        said.append(expected.judge(1000, 300.0))
+        if said[-1] is Fit.PROBE:
+            expected.ended(1000, 8.0, Fit.PROBE)
+        clock.now += 0.5
+    assert clock.now <= 4.0
+    assert said.count(Fit.PROBE) == 3

@@ -77,6 +77,19 @@ def test_one_look_steps_down_for_waits_misses_and_the_large_breaker(
     assert looks.controller.why is why
 
 
+@pytest.mark.parametrize("stuck_looks", [4, 8])
+def test_a_stage_that_was_stuck_and_is_asked_nothing_since_does_not_keep_the_level_down(stuck_looks: int) -> None:
+    """What a pair took of a stage while it hung is forgotten: beside an embedded stage no request goes by the level above."""
+    looks = _Looks()
+    scoring = QueuePressure(arrivals=12, large=StagePressure(scored=120, in_flight=30, limit=300))
+    assert looks.see(scoring, 100) == 0
+    looks.see(QueuePressure(arrivals=12, large=StagePressure(in_flight=290, limit=300)), stuck_looks)
+    looks.see(QueuePressure(arrivals=12, large=StagePressure(limit=300, breaker_open=True)), 20)
+    assert looks.controller.level == 2
+    well_again = QueuePressure(arrivals=12, large=StagePressure(limit=300))
+    assert looks.seconds_until_level(0, well_again) < 4 * _RULES.hold_s + 2 * 1.5 * _RULES.hold_s
+
+
 def test_a_queue_found_standing_again_and_again_steps_down() -> None:
     """At the fourth look, or where its head is very old at the second; found once, it may be gone between."""
     standing = QueuePressure(queue_ms=10.0)

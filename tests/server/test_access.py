@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 from collections.abc import Mapping
@@ -209,6 +210,30 @@ async def test_keys_are_read_again_when_the_file_changes_and_kept_when_it_is_bad
     now[0] = 86_400.0
     with pytest.raises(Exception, match="expired"):
         access.check(_bearer("three"), None)
+
+
+async def test_a_fault_of_ours_does_not_end_the_looks_at_the_file(tmp_path: Path) -> None:
+    """A file whose fault cannot even be logged is one that cannot be used; the next good one is read."""
+    path, read = tmp_path / "keys.yaml", asyncio.Queue[bool]()
+    loop = asyncio.get_running_loop()
+    configure_logging("info", io.BytesIO())
+    access = Access(
+        _write(path, {"one": {}}),
+        "keys_file",
+        now=lambda: 0.0,
+        reloaded=lambda good: loop.call_soon_threadsafe(read.put_nowait, good),  # type: ignore[arg-type]
+    )
+    path.write_text(r'{"\ud800": 1, "\ud800": 2}', encoding="utf-8")
+    watching = asyncio.create_task(access.watch(0.001))
+    try:
+        async with asyncio.timeout(10):
+            assert not await read.get()
+            _write(path, {"two": {}})
+            while not await read.get():
+                pass
+    finally:
+        watching.cancel()
+    assert access.check(_bearer("two"), None).name == "two"
 
 
 async def test_a_bad_file_at_the_start_is_an_error_of_the_setting(tmp_path: Path) -> None:

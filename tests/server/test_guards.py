@@ -31,9 +31,9 @@ _ORDER = [1, 2, 0]
 
 
 @asynccontextmanager
-async def serving(small: FakeTei, large: FakeTei) -> AsyncIterator[Sidecar]:
+async def serving(small: FakeTei, large: FakeTei, **budgets: float) -> AsyncIterator[Sidecar]:
     """Give a sidecar with real stages before fake servers, its guards wired as the lifecycle wires them."""
-    release, servers = release_of(budgets=_BUDGETS), [small, large]
+    release, servers = release_of(budgets=_BUDGETS | budgets), [small, large]
     counted: list[GuardMetrics] = []
 
     def events_of(name: StageName) -> GuardEvents:  # the metrics are made with the sidecar, after its stages
@@ -64,12 +64,12 @@ async def serving(small: FakeTei, large: FakeTei) -> AsyncIterator[Sidecar]:
             await stage.aclose()
 
 
-def play(then: Callable[[Sidecar, FakeTei, FakeTei], Awaitable[None]]) -> list[dict[str, Any]]:
+def play(then: Callable[[Sidecar, FakeTei, FakeTei], Awaitable[None]], **budgets: float) -> list[dict[str, Any]]:
     """Play on virtual time; return the log's lines about breakers."""
 
     async def whole() -> None:
         small, large = FakeTei(), FakeTei()
-        async with serving(small, large) as served:
+        async with serving(small, large, **budgets) as served:
             await then(served, small, large)
 
     with logging_given_back():
@@ -86,6 +86,16 @@ async def ask(served: Sidecar) -> str:
     assert response.status_code == 200
     assert [item["index"] for item in response.json()] == _ORDER
     return str(response.headers.get("x-cascade-degraded", ""))
+
+
+def test_b13_a_black_hole_is_left_out_too_where_the_deadline_is_sooner_than_the_stages_budget() -> None:
+    """Half of a budget that nobody has would never be reached, and every request would wait for its deadline."""
+
+    async def then(served: Sidecar, small: FakeTei, large: FakeTei) -> None:
+        large.hangs = True
+        assert [await ask(served) for _ in range(6)] == ["stage_timeout"] * 5 + ["breaker_open"]
+
+    assert [line["state"] for line in play(then, large_ms=1000.0)] == ["open"]
 
 
 def test_22_b13_a_black_hole_is_answered_within_the_budget_and_then_left_out() -> None:

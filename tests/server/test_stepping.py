@@ -6,6 +6,7 @@ import asyncio
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 import pytest
@@ -15,6 +16,7 @@ from cascade.guard.beside import Beside
 from cascade.guard.level_controller import LevelRules
 from cascade.guard.pressure import Pressure
 from cascade.guard.seat import Bounds
+from cascade.server.admin import admin_app
 from cascade.server.stepping import Stepping, rules_of, step_levels
 from cascade.telemetry.logs import configure_logging
 from cascade.telemetry.metrics import Metrics
@@ -23,6 +25,7 @@ from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
 from cascade.types import StageName
 from tests.logs import logging_given_back
+from tests.server.asgi import scope_of
 from tests.server.sidecar import BODIES, LEVELS, Sidecar, release_of, sidecar
 
 _TEXTS = ["one", "two query", "query"]
@@ -168,6 +171,22 @@ def test_a_request_goes_by_the_level_above_where_there_is_room() -> None:
     run_virtual(play())
 
 
+def test_a_request_without_a_turn_does_not_go_by_the_level_above() -> None:
+    """It asks no stage. Counted as short of time up there, it would keep others from the room that there is."""
+
+    async def play() -> None:
+        served = _overloaded()
+        stepping = _stepping(served)
+        await _ask(served, 20)
+        stepping.look()
+        stepping.pressure.watch_stage(StageName.SMALL, _Room())
+        served.service.admission.close()
+        assert await _ask(served) == ["degraded-2"]
+        assert stepping.choose() == stepping.level - 1
+
+    run_virtual(play())
+
+
 def test_an_operator_pins_a_level_and_lets_go_of_it() -> None:
     """Misses move nothing meanwhile; afterwards it steps on from there."""
     run_virtual(_pinned_and_let_go())
@@ -214,6 +233,29 @@ async def test_a_level_that_cannot_be_pinned_is_refused(body: bytes, status: int
     assert answer.json()["detail"].startswith(told)
     assert "kingfisher" not in answer.text
     assert (await served.admin.get("/status")).json()["stepping"]["pinned"] is False
+
+
+@pytest.mark.parametrize(("gone", "status"), [(True, 499), (False, 408)])
+def test_an_operator_who_leaves_or_never_ends_is_no_fault_of_ours(*, gone: bool, status: int) -> None:
+    """A body that does not come is waited for five seconds, so that it holds up no stop."""
+    assert run_virtual(_begun_and_not_ended(gone=gone)) == (status, {})
+
+
+async def _begun_and_not_ended(*, gone: bool) -> tuple[int, dict[str, float]]:
+    served = sidecar(release=release_of(levels=LEVELS))
+    parts: list[Any] = [{"type": "http.disconnect"}] if gone else []
+    parts.append({"type": "http.request", "body": b'{"level": ', "more_body": True})
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return parts.pop() if parts else await asyncio.get_running_loop().create_future()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await admin_app(served.service)({**scope_of("/level"), "method": "PUT"}, receive, send)
+    faults = {name: n for name, n in (await served.metrics()).items() if name.startswith("cascade_internal_faults")}
+    return sent[0]["status"], {name: n for name, n in faults.items() if n and "_created" not in name}
 
 
 async def test_a_service_that_does_not_step_has_nothing_to_pin() -> None:
