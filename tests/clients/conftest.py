@@ -33,11 +33,16 @@ class Sidecars:
 
 
 def _release(small: str, large: str, **more: Any) -> dict[str, Any]:
+    """Return a release whose breakers stay closed: each client is told the same of servers that are away."""
+
+    def stage(**fields: Any) -> dict[str, Any]:
+        return {**fields, "breaker": {"min_calls": 10_000, "consecutive": 10_000}}
+
     return {
         "release": "clients",
         "stages": {
-            "small": {"adapter": "tei", "url": small, "model": "small", "engine": "tei/1.9"},
-            "large": {"adapter": "vllm", "url": large, "model": "fake/reranker", "engine": "vllm/0.32"},
+            "small": stage(adapter="tei", url=small, model="small", engine="tei/1.9"),
+            "large": stage(adapter="vllm", url=large, model="fake/reranker", engine="vllm/0.32"),
         },
         "depth": 50,
         "escalation": {"kind": "static", "top_m": 4},
