@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from cascade.cli.eval_policy import policy_of_release
+from cascade.cli.eval_policy import policy_of_release, release_without_servers
 from cascade.policy.levels import NORMAL, at_level, level_names
 from cascade.policy.release import policy_digest
 from cascade.replay.policy import Policy
-from cascade.rollout.load import LoadedRelease, load_release
+from cascade.rollout.load import LoadedRelease
 
 if TYPE_CHECKING:
     from cascade.calibration.calibrated import Calibration
 
 __all__ = ["Base", "first_level"]
-
-_NO_SERVER: Final = "http://stage.invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +32,7 @@ class Base:
     def of(cls, path: Path, calibration: Calibration | None, *, as_is: bool) -> Base:
         """Read it, with the calibration that it names and the policies of its load levels. Raises ConfigError."""
         policy = policy_of_release(path, calibration)
-        loaded = _loaded(path)
+        loaded = release_without_servers(path)
         levels = {}
         for name in level_names(loaded.release)[1:]:
             level = at_level(loaded.release, name)
@@ -57,8 +53,4 @@ class Base:
 
 def first_level(path: Path | None) -> str:
     """Return what a release calls itself as it stands, among its load levels."""
-    return NORMAL if path is None else level_names(_loaded(path).release)[0]
-
-
-def _loaded(path: Path) -> LoadedRelease:
-    return load_release(path, defaultdict(lambda: _NO_SERVER, os.environ))
+    return NORMAL if path is None else level_names(release_without_servers(path).release)[0]

@@ -17,9 +17,16 @@ from cascade.policy.escalation_rules import CalibratedEscalation
 from cascade.policy.levels import at_level, level_names
 from cascade.policy.release import Limits, Release
 from cascade.replay.policy import Policy
-from cascade.rollout.load import load_release
+from cascade.rollout.load import LoadedRelease, load_release
 
-__all__ = ["ReleasePolicies", "load_calibration", "policies_of_release", "policy_of_calibration", "policy_of_release"]
+__all__ = [
+    "ReleasePolicies",
+    "load_calibration",
+    "policies_of_release",
+    "policy_of_calibration",
+    "policy_of_release",
+    "release_without_servers",
+]
 
 _NO_SERVER: Final = "http://stage.invalid"
 _DEFAULT_PRICE: Final = 0.002
@@ -46,6 +53,11 @@ class ReleasePolicies:
     deadline_ms: float
 
 
+def release_without_servers(path: Path) -> LoadedRelease:
+    """Load a release of which no server is called, so that variables named for addresses need not be set."""
+    return load_release(path, defaultdict(lambda: _NO_SERVER, os.environ))
+
+
 def policy_of_release(path: Path, calibration: Calibration | None) -> Policy:
     """Return what a release decides as it stands, as :func:`policies_of_release` does."""
     policy = next(iter(policies_of_release(path, calibration).levels.values()))
@@ -60,7 +72,7 @@ def policies_of_release(path: Path, calibration: Calibration | None) -> ReleaseP
     No server is called, so variables that it names for addresses need not be set. Raises ConfigError
     where the calibration is not the one given, and for a large stage without a small one.
     """
-    loaded = load_release(path, defaultdict(lambda: _NO_SERVER, os.environ))
+    loaded = release_without_servers(path)
     release = loaded.release
     if release.calibration is not None and calibration is None:
         raise ConfigError(f"release {path}: its escalation reads {release.calibration}; name that with --calibration")
