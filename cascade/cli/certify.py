@@ -20,6 +20,7 @@ from cascade.cli.eval_policy import load_calibration
 from cascade.cli.options import channels_of, condition_of
 from cascade.errors import ConfigError
 from cascade.metrics import Gain
+from cascade.policy.release import policy_digest
 from cascade.replay.queries import Roles
 from cascade.replay.table import ScoreTable, read_table
 from cascade.rollout.fitted import write_release
@@ -203,7 +204,10 @@ def _finish(
     typer.echo(f"certificate: {out}\n{certificate_digest(data)}")
     if base is not None and release_out is not None:
         written = base.written(certificate.policy.escalation)
-        written["evidence"] = {**(written.get("evidence") or {}), "certificate": certificate_digest(data)}
+        evidence = dict(written.get("evidence") or {})
+        if policy_digest(written) != base.loaded.policy_digest:  # a report speaks of one policy
+            evidence.pop("report", None)
+        written["evidence"] = {**evidence, "certificate": certificate_digest(data)}
         typer.echo(f"release: {release_out}\n{write_release(release_out, written)}")
         folders = [(release_out.parent / name).resolve() for name in ("calibration", "artifacts")]
         if out.parent.resolve() not in folders:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from cascade.errors import ConfigError
-from cascade.server.key_file import parse_keys
+from cascade.server.key_file import KeyEntry, parse_keys
 from cascade.server.keys import hash_of
 
 __all__ = ["app"]
@@ -21,8 +22,13 @@ app = typer.Typer(no_args_is_help=True, help="Make API keys, and check a file of
 def new(name: Annotated[str, typer.Argument(help="What the key is called in the file.")]) -> None:
     """Print a new key on stderr, once, and its entry for the file of keys on stdout. Nothing is kept."""
     key = secrets.token_urlsafe(32)
+    try:
+        entry = KeyEntry(name=name, sha256=hash_of(key).hex())
+    except ValidationError:
+        raise ConfigError("the name of a key: 1 to 64 letters, digits, '.', '_' and '-'") from None
     typer.echo(key, err=True)
-    typer.echo(f"  - name: {name}\n    sha256: {hash_of(key).hex()}")
+    # quoted, since YAML reads a bare 5 or null as no text
+    typer.echo(f'  - name: "{entry.name}"\n    sha256: "{entry.sha256}"')
 
 
 @app.command()

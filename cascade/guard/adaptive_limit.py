@@ -15,6 +15,7 @@ _LONG_WEIGHT: Final = 2 / 601
 _TOO_LONG_AGO: Final = 2.0
 _RECALL: Final = 0.95
 _BACKOFF: Final = 0.9
+_MOST_BACKOFF: Final = 0.5
 _SIZE_WEIGHT: Final = 0.05
 _SIZES_PER_OCTAVE: Final = 2
 
@@ -26,7 +27,8 @@ class AdaptiveLimit:
     now`` between 0.5 and 1, where ``usual`` is the long average of the time of a call of its size. Two things are
     ours: the spare is 2 calls, not 4, since a call is a batch of texts, and there is no floor of 20. The limit is
     kept in calls of the usual size and told in texts and in tokens, so that long documents fill it sooner. What got no
-    room or no answer in time cuts it by a tenth, once for all calls that were under way then.
+    room or no answer in time cuts it by a tenth, and what stood in the server's queue for too long to what the server
+    answered meanwhile, at most by half (as TCP does); once for all calls that were under way then.
 
     It grows only while it is used, and not while the server is ``pressed`` by what it tells of itself.
     """
@@ -37,6 +39,7 @@ class AdaptiveLimit:
         self._calls = _FIRST_CALLS
         self._texts_a_call = float(call_texts)
         self._tokens_a_call = float(call_tokens)
+        self._answers = 0
         self._usual_ms: dict[int, float] = {}
         self._cut_at = -math.inf
 
@@ -52,8 +55,10 @@ class AdaptiveLimit:
 
     def answered(self, *, texts: int, tokens: int, ms: float, in_flight: int, pressed: bool = False) -> None:
         """Learn from a call that was answered after ``ms``; ``in_flight`` counts the texts under way with it."""
-        self._texts_a_call += _SIZE_WEIGHT * (texts - self._texts_a_call)
-        self._tokens_a_call += _SIZE_WEIGHT * (tokens - self._tokens_a_call)
+        self._answers += 1
+        weight = max(_SIZE_WEIGHT, 1 / self._answers)  # the first tells more than what was assumed
+        self._texts_a_call += weight * (texts - self._texts_a_call)
+        self._tokens_a_call += weight * (tokens - self._tokens_a_call)
         usual_ms = self._learn(tokens, max(ms, 1e-3))
         if in_flight * 2 < self.texts:
             return
@@ -63,17 +68,33 @@ class AdaptiveLimit:
             most = max(self.most_texts / self._texts_a_call, 1.0)
             self._calls = min(max(calls, 1.0), most)
 
-    def dropped(self, began: float, now: float) -> None:
-        """Cut the limit for a call that got no room, or no answer in time; one that began before the last cut was counted."""
-        if began >= self._cut_at:
-            self._calls = max(1.0, self._calls * _BACKOFF)
-            self._cut_at = now
+    def is_slow(self, *, tokens: int, ms: float) -> bool:
+        """Tell whether so long is more than a call of its size may take before the limit falls."""
+        usual_ms = self._usual_ms.get(_size_of(tokens))
+        return usual_ms is None or ms > _TOLERANCE * usual_ms
+
+    def dropped(self, began: float, now: float, carried_texts: int | None = None) -> None:
+        """Cut the limit for a call that got no room, or no answer in time; one that began before the last cut was counted.
+
+        ``carried_texts`` is what the server answered while the call stood in its queue, None where it did not.
+        """
+        if began < self._cut_at:
+            return
+        cut = self._calls * _BACKOFF
+        if carried_texts is not None:
+            cut = min(cut, max(self._calls * _MOST_BACKOFF, carried_texts / self._texts_a_call))
+        self._calls = max(1.0, cut)
+        self._cut_at = now
 
     def _learn(self, tokens: int, ms: float) -> float:
-        size = int(_SIZES_PER_OCTAVE * math.log2(max(1, tokens)))
+        size = _size_of(tokens)
         usual_ms = self._usual_ms.get(size)
         usual_ms = ms if usual_ms is None else usual_ms + _LONG_WEIGHT * (ms - usual_ms)
         if usual_ms > _TOO_LONG_AGO * ms:  # it has become faster: do not wait for the average to find out
             usual_ms *= _RECALL
         self._usual_ms[size] = usual_ms
         return usual_ms
+
+
+def _size_of(tokens: int) -> int:
+    return int(_SIZES_PER_OCTAVE * math.log2(max(1, tokens)))

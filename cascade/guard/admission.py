@@ -49,6 +49,9 @@ class Admission:
     that has most waiting for its weight gives way. Nobody is left without a verdict: whoever is not seated may
     answer without stages.
 
+    A request that takes several seats begins as soon as one is free, and nothing begins after it until what is held
+    is below the bound again: so it is never kept waiting by smaller ones, and fewer than twice ``most`` seats are held.
+
     Everything happens on one event loop. ``salt`` keys which tenants without a quota share a flow.
     """
 
@@ -93,7 +96,7 @@ class Admission:
         quota = self._quotas.get(asked.tenant) if asked.tenant is not None else None
         if quota is not None:
             self._charge(quota, asked, line.lane)
-        seat = Seat(asked, line.lane, now, quota)
+        seat = Seat(asked, line.lane, now, min(asked.seats, line.most_held), quota)
         if self._closed:
             self._settle(seat, Verdict.CLOSED, now)
         elif self._is_free(line) and not len(line.queue):
@@ -107,13 +110,13 @@ class Admission:
     def leave(self, seat: Seat) -> None:
         """Give a seat back, or the place in the queue."""
         if seat.quota is not None:
-            seat.quota.here -= 1
+            seat.quota.here -= seat.asked.queries
         now = self._clock()
         if seat.is_held:
             line = self._line(seat.lane)
             line.took.add(now - seat.since)
-            line.held -= 1
-            self.in_flight -= 1
+            line.held -= seat.takes
+            self.in_flight -= seat.takes
             if self._waiting:
                 self._dispatch(now)
         elif seat.verdict is None:
@@ -129,14 +132,14 @@ class Admission:
             self._settle(seat, Verdict.CLOSED, now)
 
     def _charge(self, quota: Quota, asked: Asked, lane: Lane) -> None:
-        if quota.concurrent is not None and quota.here >= quota.concurrent:
+        if not quota.has_place(asked.queries):
             self._tell(Verdict.OVER_CONCURRENT, lane, asked.tenant, 0.0)
             raise _over_quota(f"at most {quota.concurrent} requests of this tenant are served at a time", 1.0)
-        wait_s = quota.bucket.take() if quota.bucket is not None else 0.0
+        wait_s = quota.bucket.take(asked.queries) if quota.bucket is not None else 0.0
         if wait_s:
             self._tell(Verdict.OVER_RATE, lane, asked.tenant, 0.0)
             raise _over_quota("more requests of this tenant than its quota a second", wait_s)
-        quota.here += 1
+        quota.here += asked.queries
 
     def _line(self, lane: Lane) -> _Line:
         return self._short if lane is Lane.SHORT else self._long
@@ -196,8 +199,8 @@ class Admission:
                 self._seat(seat, line, Verdict.WAITED, now)
 
     def _seat(self, seat: Seat, line: _Line, verdict: Verdict, now: float) -> None:
-        self.in_flight += 1
-        line.held += 1
+        self.in_flight += seat.takes
+        line.held += seat.takes
         self._settle(seat, verdict, now)
 
     def _settle(self, seat: Seat, verdict: Verdict, now: float) -> None:

@@ -64,8 +64,10 @@ class Breaker:
 
     @property
     def refuses(self) -> bool:
-        """Tell whether no round is let through: open, and its time is not over."""
-        return self._state is BreakerState.OPEN and self._clock() < self._until
+        """Tell whether no round is let through: open and its time not over, or half open with a round under way."""
+        if self._state is BreakerState.OPEN:
+            return self._clock() < self._until
+        return self._state is BreakerState.HALF_OPEN and self._probing
 
     def enter(self) -> int | None:
         """Let a round leave, or return None. What it returns is to be given to ``leave``, whatever the round comes to."""

@@ -27,6 +27,8 @@ _PROBE_SECONDS: Final = 1.0
 """And one a second, where fewer than so many are refused in a second: else little traffic would be refused for long."""
 _PROBES_TO_FORGET: Final = 3
 _KEPT_OF_GIVEN_UP: Final = 0.9
+_LONGER: Final = 1.25
+"""A round that had little time left when it was sent, and was given up, is taken to need this many times what it had."""
 
 
 class Fit(StrEnum):
@@ -43,6 +45,7 @@ class _Size:
 
     rounds: deque[tuple[float, float]] = field(default_factory=deque)
     ordered: list[float] = field(default_factory=list)
+    enough: int = _ENOUGH
 
     def add(self, at: float, ms: float) -> None:
         self.rounds.append((at, ms))
@@ -55,7 +58,7 @@ class _Size:
         while self.rounds and now - self.rounds[0][0] > _WINDOW_SECONDS:
             self._drop()
         known = len(self.ordered)
-        return None if known < _ENOUGH else self.ordered[math.ceil(_QUANTILE * known) - 1]
+        return None if known < self.enough else self.ordered[math.ceil(_QUANTILE * known) - 1]
 
     def _drop(self) -> None:
         _, ms = self.rounds.popleft()
@@ -69,8 +72,8 @@ class ExpectedMs:
     known neighbours, on the assumption that a round of more tokens takes no less, and no more than in proportion: it is
     refused for what it takes at least, since most of a small round is not its tokens. Where no neighbour is known nothing is
     refused. Of the rounds that do not fit, one in twenty, and one a second, is made all the same, and
-    three such in a row that came back in time have everything forgotten: a stage that was slow for a while gets
-    its work back. All is O(log n) in the rounds kept, of which there are at most 64 a size.
+    three such in a row that came back in time have everything else forgotten: a stage that was slow for a while gets
+    its work back, and is judged by those three. All is O(log n) in the rounds kept, of which there are at most 64 a size.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -78,7 +81,7 @@ class ExpectedMs:
         self._sizes: dict[int, _Size] = {}
         self._refused = 0
         self._probed_at = -math.inf
-        self._probes_in_time = 0
+        self._probes_in_time: list[tuple[int, float]] = []
 
     def p90_ms(self, tokens: int) -> float | None:
         """Return the time within which nine of ten rounds of so many tokens ended, None where that is not known.
@@ -124,25 +127,38 @@ class ExpectedMs:
     def ended(self, tokens: int, ms: float, fit: Fit) -> None:
         """Keep a round that came back, and what was said of it before."""
         if fit is Fit.PROBE:
-            self._probes_in_time += 1
-            if self._probes_in_time >= _PROBES_TO_FORGET:
-                self._sizes.clear()
-                self._refused = self._probes_in_time = 0
+            self._probes_in_time.append((tokens, ms))
+            if len(self._probes_in_time) >= _PROBES_TO_FORGET:
+                self._begin_anew()
+                return
         self._size(tokens).add(self._clock(), ms)
 
-    def gave_up(self, tokens: int, ms: float, fit: Fit) -> None:
+    def gave_up(self, tokens: int, ms: float, fit: Fit, *, waited_ms: float = 0.0) -> None:
         """Keep a round that had not come back when its time was over: it would have taken longer, nobody knows how long.
 
         It is kept as having taken nine tenths of that time, so that rounds with about as much time are still made: how
-        often those fail is for the breaker to judge. One that was given less than a round is expected to take
+        often those fail is for the breaker to judge. One that had waited before, for ``waited_ms``, is kept as a quarter
+        longer than what was left to it, up to nine tenths of all: else, where the estimate is too low, rounds that have
+        just so much time left would be sent, and fail, for ever. One that was given less than a round is expected to take
         says nothing.
         """
         if fit is Fit.PROBE:
-            self._probes_in_time = 0
+            self._probes_in_time.clear()
         least_ms = self.least_ms(tokens)
-        kept_ms = _KEPT_OF_GIVEN_UP * ms
-        if least_ms is None or kept_ms >= least_ms:
+        kept_ms = max(_KEPT_OF_GIVEN_UP * ms, min(_LONGER * ms, _KEPT_OF_GIVEN_UP * (ms + waited_ms)))
+        if least_ms is None or (ms if waited_ms else kept_ms) >= least_ms:
             self._size(tokens).add(self._clock(), kept_ms)
+
+    def _begin_anew(self) -> None:
+        """Forget all but the probes that came back in time."""
+        now = self._clock()
+        self._sizes.clear()
+        for tokens, ms in self._probes_in_time:
+            size = self._size(tokens)
+            size.enough = 1
+            size.add(now, ms)
+        self._refused = 0
+        self._probes_in_time.clear()
 
     def _around(self, tokens: int) -> tuple[float | None, tuple[int, float] | None, tuple[int, float] | None]:
         """Return the percentile of a size, where that is not known the nearest known size below and above with theirs."""

@@ -14,6 +14,8 @@ __all__ = ["LevelUse"]
 
 _SMOOTH_S: Final = 2.0
 """Time constant of rates and shares: a few hundred requests at usual loads."""
+_SHORTEST_S: Final = 1e-6
+"""A look after less than this tells of no rate: what came in no time would be infinitely many a second."""
 _REMEMBERED: Final = 1000
 """Requests by which a level's cost is known; older ones count less and less."""
 _STAGES: Final = (StageName.SMALL, StageName.LARGE)
@@ -54,7 +56,7 @@ class LevelUse:
                 small * kept + done.small_pairs,
                 large * kept + done.large_pairs,
             )
-        if elapsed_s <= 0:
+        if elapsed_s < _SHORTEST_S:
             return
         weight = 1 - math.exp(-elapsed_s / _SMOOTH_S)
         self._arrivals += weight * (pressure.arrivals / elapsed_s - self._arrivals)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,10 +19,15 @@ _MISSES: Final = frozenset(
 """What load does to an answer; a server that is away or answers rubbish is no reason to ask it for less."""
 _AS_PLANNED: Final = frozenset({DegradedReason.LOAD_LEVEL, DegradedReason.CALIBRATION_MISMATCH})
 """Reasons that leave a request's work what its level plans."""
+_NOTHING: Final = LevelBound(0, 0)
 _ENOUGH_WAITS: Final = 8
 _ENOUGH_ARRIVALS: Final = 20
 _NO_FILLING_S: Final = 1.0
-"""A request that went by the level above and waited long, or ran short of time, keeps others from it for so long."""
+"""A request that went by a level above and ran short of time at a stage keeps others from asking more of that stage than
+their level does for so long."""
+_DRAINS: Final = 4.0
+"""One that waited long there keeps them from it for so many times its wait at most: a queue that nothing is added to is
+gone in once that time, and one of a stage that is three quarters busy otherwise in four times."""
 _LONGEST_S: Final = 2.0
 """A window closes at a look once it holds enough to be judged by, or is this old: a wait or two prove nothing."""
 
@@ -63,9 +68,10 @@ class Pressure:
     """Take in what happens to requests, at a few hundred nanoseconds each; one event loop, so no locks.
 
     ``arrived`` and ``answered`` come from the pipeline, ``waited`` from a queue in front of it. Evidence is of the
-    level of the moment only: what an earlier level began is not counted against it. What went by the level above,
-    where there seemed to be room, is counted apart: a bound above what a server can do in time makes it look idle. ``least_deadline_ms`` leaves
-    callers in more of a hurry than the release out of the misses: that they run short is not load's doing.
+    level of the moment only: what an earlier level began is not counted against it. What went by a level above,
+    where there seemed to be room, is counted apart: a bound above what a server can do in time makes it look idle.
+    ``least_deadline_ms`` leaves callers in more of a hurry than the release out of the misses: that they run short is
+    not load's doing.
     """
 
     def __init__(self, clock: Callable[[], float], *, least_deadline_ms: float = 0.0) -> None:
@@ -85,7 +91,7 @@ class Pressure:
         self._misses = 0
         self._judged_above = 0
         self._misses_above = 0
-        self._short_above_at = -math.inf
+        self._no_filling_until = dict.fromkeys(_STAGES, -math.inf)
 
     def watch_stage(
         self, name: StageName, room: Room | None = None, is_open: Callable[[], bool] = lambda: False
@@ -112,20 +118,38 @@ class Pressure:
         """Count a request of ``level`` as ended, however it did."""
         self._under_way[level] -= 1
 
-    def has_room(self, level: int, bound: LevelBound, most_busy: float) -> bool:
+    def filling(self, level: int, bounds: Sequence[LevelBound], most_busy: float) -> int:
+        """Return the level that decides one request while ``level`` is the level of the moment; ``bounds`` are of all.
+
+        That is the one above where it has room. Where the one above asks no more of the large stage, it is the nearest
+        that does and asks no more of the small one, where that has room: a small stage at its edge leaves nothing
+        of the large one undone, and none of its own work is given up for it.
+        """
+        here, above = bounds[level], level - 1
+        if above < 0 or not self.has_room(above, bounds[above], most_busy, here=here):
+            return level
+        if bounds[above].large > here.large:
+            return above
+        further = next((each for each in range(above - 1, -1, -1) if bounds[each].large > here.large), None)
+        if further is None or bounds[further].small > bounds[above].small:
+            return above
+        return further if self.has_room(further, bounds[further], most_busy, here=here) else above
+
+    def has_room(self, level: int, bound: LevelBound, most_busy: float, *, here: LevelBound = _NOTHING) -> bool:
         """Tell whether each stage that ``level`` asks has room for one more request of it, now.
 
         What requests of that level have yet to send to the large stage counts as sent: they are at the small one before.
-        A stage without a bound has no room that is known, and none has any for a second after a request by the level
-        above waited long or ran short of time.
+        A stage without a bound has no room that is known. One that is asked for more than ``here``, what the level of the
+        moment asks, has none for a while after a request by a level above waited long or ran short of time there.
         """
-        if 0 <= self._clock() - self._short_above_at < _NO_FILLING_S:
-            return False
+        now = self._clock()
         coming = self._under_way.get(level, 0)
         for name, stage in self._stages.items():
             need = bound.of(name)
             if not need:
                 continue
+            if need > here.of(name) and 0 < self._no_filling_until[name] - now <= _NO_FILLING_S:
+                return False
             room = stage.room
             if room is None or stage.is_open():
                 return False
@@ -166,8 +190,8 @@ class Pressure:
                 wait_ms = (item.cost.room_ms or 0.0) + (item.cost.queue_ms or 0.0)
                 if current:
                     self.waited(wait_ms, item.stage)
-                elif level == self._level - 1 and wait_ms > self._most_wait_above_ms:
-                    self._short_above_at = self._clock()
+                elif level < self._level and wait_ms > self._most_wait_above_ms:
+                    self._keep_off(item.stage, min(_NO_FILLING_S, _DRAINS * wait_ms / 1000))
             elif item.outcome in _MISSES:
                 late = item.stage
         if decision.deadline_ms >= self._least_deadline_ms:
@@ -187,11 +211,18 @@ class Pressure:
             self._judged += 1
             if short:
                 self.missed(stage)
-        elif level == self._level - 1:
+            return
+        if level == self._level - 1:
             self._judged_above += 1
-            if short:
-                self._misses_above += 1
-                self._short_above_at = self._clock()
+            self._misses_above += short
+        if level < self._level and short:
+            for name in _STAGES if stage is None else (stage,):
+                self._keep_off(name, _NO_FILLING_S)
+
+    def _keep_off(self, stage: StageName, seconds: float) -> None:
+        until, now = self._no_filling_until[stage], self._clock()
+        at_least = until if until - now <= _NO_FILLING_S else -math.inf  # beyond that the clock went back
+        self._no_filling_until[stage] = max(at_least, now + seconds)
 
     def now_at(self, level: int) -> None:
         """Begin anew with what tells of a level: from now on ``level`` decides."""

@@ -32,24 +32,31 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is read of a request: whose it is, its class (0 first), what it costs, and ``until`` when it must begin."""
+    """What is read of a request: whose it is, its class (0 first), what it costs, and ``until`` when it must begin.
+
+    ``queries`` is what its tenant's quota is charged: a body may have more than one. ``seats`` is how many it takes.
+    """
 
     tenant: str | None
     priority: int
     cost: float
     until: float
+    queries: int = 1
+    seats: int = 1
 
 
 @dataclass(slots=True, eq=False)
 class Seat:
     """One request's place: taken, waited for (no verdict yet), or not to be had.
 
-    ``since`` is when it came, and once settled when that was. ``flow`` and ``key`` are its place in the queue.
+    ``since`` is when it came, and once settled when that was. ``takes`` is how many seats it holds or waits for.
+    ``flow`` and ``key`` are its place in the queue.
     """
 
     asked: Asked
     lane: Lane
     since: float
+    takes: int = 1
     quota: Quota | None = None
     verdict: Verdict | None = None
     flow: str | None = None

@@ -89,7 +89,9 @@ class Rounds:
             )
             by_index = dict(zip(indices, scored.scores, strict=True))
             elapsed_ms = (self._clock() - began) * 1000
-            stage.expected.ended(planned.tokens, elapsed_ms, planned.fit)
+            in_time = planned.within.remaining_ms() > 0  # else the loop was late, and its timer later still
+            keep = stage.expected.ended if in_time else stage.expected.gave_up
+            keep(planned.tokens, elapsed_ms, planned.fit)
             done = _done(name, model, scored, elapsed_ms)
         except StageError as error:
             if isinstance(error, StageTimeout):

@@ -71,7 +71,7 @@ __all__ = [
 ]
 
 Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
-_EVIDENCE_KEYS = frozenset({"release", "evidence"})
+_NO_POLICY = frozenset({"release", "evidence"})
 
 
 class Limits(Frozen):
@@ -86,7 +86,8 @@ class Limits(Frozen):
         "sent; more are refused. Unset: what a body may hold",
     )
     tenants: Mapping[TenantName, TenantLimits] = Field(
-        default={}, description="Weights and quotas by tenant; one that is not named has a weight of 1 and no quota"
+        default={},
+        description="Weights and quotas by tenant; one that is not named has a weight of 1 and no quota. No part of the policy digest",
     )
 
 
@@ -205,8 +206,18 @@ def release_digest(data: Mapping[str, Any]) -> str:
 
 
 def policy_digest(data: Mapping[str, Any]) -> str:
-    """Return the digest of what a release does: like the release's, without its name and evidence."""
-    return _digest({key: value for key, value in data.items() if key not in _EVIDENCE_KEYS})
+    """Return the digest of what a release does to a query: the release's without its name, evidence and tenants.
+
+    Weights and quotas say whose request is served, not what becomes of it: a report or a certificate does not speak
+    of them.
+    """
+    kept = {key: value for key, value in data.items() if key not in _NO_POLICY}
+    limits = data.get("limits")
+    if isinstance(limits, Mapping) and "tenants" in limits:
+        kept["limits"] = {key: value for key, value in limits.items() if key != "tenants"}
+        if not kept["limits"]:
+            del kept["limits"]
+    return _digest(kept)
 
 
 def _digest(data: Mapping[str, Any]) -> str:

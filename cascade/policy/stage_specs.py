@@ -71,8 +71,8 @@ class BreakerRules(Frozen):
     slow_ms: float | None = Field(
         default=None,
         gt=0,
-        description="A call that takes this long counts as a failure, and so does one given up after half of it. Unset: "
-        "the stage's budget",
+        description="A call that takes this long counts as a failure, and so does one given up after half of it, but "
+        "for what stood in the server's queue. Unset: the stage's budget",
     )
     open_s: float = Field(
         default=5.0, gt=0, description="Seconds open, doubled with each opening that follows another, give or take 20%"

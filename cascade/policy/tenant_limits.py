@@ -20,7 +20,10 @@ class TenantLimits(Frozen):
         default=1.0, ge=0.001, le=1000, description="Its share of what becomes free, against those of others that wait"
     )
     requests_per_second: float | None = Field(
-        default=None, ge=0, le=1_000_000, description="Requests a second; more get 429. 0 accepts none; unset: no bound"
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="Requests a second, each query of a body counted; more get 429. 0 accepts none; unset: no bound",
     )
     burst: int | None = Field(
         default=None,
@@ -28,5 +31,7 @@ class TenantLimits(Frozen):
         description="Requests at once after a pause; unset: those of a second, at least one",
     )
     concurrent: int | None = Field(
-        default=None, ge=0, description="Requests at a time, waiting or under way; more get 429. Unset: no bound"
+        default=None,
+        ge=0,
+        description="Requests at a time, each query of a body counted, waiting or under way; more get 429. Unset: no bound",
     )

@@ -27,9 +27,9 @@ def differences(one: Bundle, other: Bundle) -> list[str]:
 
     Variables are compared as written, unexpanded.
     """
-    if one.loaded.policy_digest == other.loaded.policy_digest:
-        return []
     before, after = one.loaded.release, other.loaded.release
+    if one.loaded.policy_digest == other.loaded.policy_digest and before.limits.tenants == after.limits.tenants:
+        return []
     return [*_depth(before, after), *_escalation(one, other), *_levels(before, after), *_fields(one, other)]
 
 

@@ -45,7 +45,9 @@ def admin_app(service: Service) -> Starlette:
             if stage.congestion is not None:
                 told = stage.congestion.waiting
                 service.metrics.waiting.labels(name).set(nan if told is None else told)
-                service.metrics.signal_stale.labels(name).set(stage.congestion.is_stale(service.clock()))
+                now = service.clock()
+                service.metrics.signal_stale.labels(name).set(stage.congestion.is_stale(now))
+                service.metrics.signal_silent.labels(name).set(stage.congestion.is_silent(now))
         return Response(service.metrics.exposition(), headers={"content-type": CONTENT_TYPE})
 
     async def show_status(http: Request) -> Response:
@@ -87,6 +89,7 @@ def status(service: Service) -> dict[str, Any]:
             "why_not": service.measured.fault,
             "levels": {name: asdict(quality) for name, quality in service.measured.levels.items()},
         },
+        "evidence_faults": dict(service.evidence_faults),
         "stepping": None if service.stepping is None else service.stepping.told(),
         "calibration": {
             "digest": service.calibration.digest,
@@ -118,4 +121,5 @@ def _load(told: Congestion | None, now: float) -> dict[str, Any] | None:
         "running": told.running,
         "age_s": round(now - told.at, 3),
         "stale": told.is_stale(now),
+        "silent": told.is_silent(now),
     }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from cascade.errors import RequestError, RequestFault
 from cascade.guard.seat import Asked
+from cascade.policy.level_bounds import most_pairs
 from cascade.policy.release import Release
 from cascade.server.dialects.base import Parsed
 from cascade.server.groups import rerank_parsed
@@ -23,7 +26,9 @@ async def rank_admitted(service: Service, parsed: Parsed, arrived: float, size: 
     budgets = service.pipeline.release.budgets
     asked_ms = budgets.total_ms if request.deadline_ms is None else request.deadline_ms
     until = arrived + (asked_ms - budgets.reserve_ms) / 1000
-    seat = admission.ask(Asked(request.tenant, request.priority, size, until))
+    queries = len(parsed.requests)
+    asked = Asked(request.tenant, request.priority, size, until, queries, _seats(service.pipeline.release, parsed))
+    seat = admission.ask(asked)
     try:
         held = seat.is_held or await seat.settled()
         if not held:  # it asks no stage, so room for the level above is nothing to it, nor a miss of that level
@@ -45,6 +50,14 @@ def refuse_too_long(release: Release, parsed: Parsed, size: int) -> None:
             tokens += estimate_tokens(candidate.text.reveal())
         if tokens > most:
             raise RequestError(RequestFault.TOO_LONG, "body", f"at most about {most} tokens are accepted")
+
+
+def _seats(release: Release, parsed: Parsed) -> int:
+    """Return how many seats a body takes: one query has one; many have as many as what may be scored of them fills."""
+    if len(parsed.requests) == 1:
+        return 1
+    most = max(1, *most_pairs(release))
+    return math.ceil(sum(min(len(request.candidates), most) for request in parsed.requests) / most)
 
 
 def _why(verdict: Verdict | None) -> DegradedReason:

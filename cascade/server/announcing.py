@@ -31,6 +31,9 @@ def announce(service: Service, public: socket.socket, admin: socket.socket) -> N
     names = level_names(service.pipeline.normal)
     if unknown := [*not_measured(names, service.measured)] if len(names) > 1 else []:
         note("warning", "load levels whose quality is not measured", load_levels=unknown, why=service.measured.fault)
+    for kind, why in service.evidence_faults.items():
+        if kind != "report" or not unknown:  # else the line above has said so
+            note("warning", "evidence does not hold", kind=kind, why=why)
     if service.pipeline.release.mode == "observe" and not service.records:
         note("warning", "mode observe keeps nothing: record_file is not set")
     for name, stage in service.pipeline.every_stage.items():

@@ -18,9 +18,10 @@ from cascade.guard.pressure import Pressure
 from cascade.guard.under_way import UnderWay
 from cascade.pipeline import Pipeline
 from cascade.policy.levels import level_named, level_names
-from cascade.rollout.bundle import Bundle, load_bundle
+from cascade.rollout.bundle import Bundle, evidence_of, load_bundle
+from cascade.rollout.certified import certificate_fault
 from cascade.rollout.load import LoadedRelease, default_release_path, load_release
-from cascade.rollout.measured import measured_levels
+from cascade.rollout.measured import MeasuredLevels, measured_levels
 from cascade.server.calibration_use import calibration_use
 from cascade.server.gate import open_access, open_admission
 from cascade.server.guards import guard_events
@@ -107,6 +108,9 @@ async def built_service(settings: Settings, environment: Mapping[str, str] = os.
     names = level_names(loaded.release)
     ladder, use = calibration_use(bundle, lambda calibration: tuple(make(calibration, name) for name in names))
     measured = measured_levels(loaded, bundle.source)
+    evidence_faults = _evidence_faults(bundle, measured)
+    for kind in ("certificate", "report"):
+        metrics.evidence.labels(kind).set(kind in evidence_faults)
     stepping = Stepping(
         loaded.release,
         pressure,
@@ -115,6 +119,7 @@ async def built_service(settings: Settings, environment: Mapping[str, str] = os.
         jitter=secrets.SystemRandom().uniform(0.8, 1.2),
         pinned=settings.level,
         beside=beside,
+        soon=lambda call: asyncio.get_running_loop().call_soon(faults.counting(call)),
     )
     try:
         service = Service(
@@ -137,6 +142,7 @@ async def built_service(settings: Settings, environment: Mapping[str, str] = os.
             ladder=ladder,
             stepping=stepping,
             measured=measured,
+            evidence_faults=evidence_faults,
         )
         stepping.changed = service.step
         yield service
@@ -145,6 +151,14 @@ async def built_service(settings: Settings, environment: Mapping[str, str] = os.
             await recording.aclose()
         await asyncio.gather(*(stage.aclose() for stage in stages.values()), return_exceptions=True)
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _evidence_faults(bundle: Bundle, measured: MeasuredLevels) -> dict[str, str]:
+    """Return why what a release names as evidence does not hold for it, by kind; nothing of what it does not name."""
+    found = {"certificate": certificate_fault(bundle.loaded, bundle.source)}
+    if "report" in evidence_of(bundle.loaded):
+        found["report"] = measured.fault
+    return {kind: why for kind, why in found.items() if why is not None}
 
 
 async def start_stages(service: Service) -> None:

@@ -22,6 +22,7 @@ from cascade.server.probing import probe_stages
 from cascade.server.service import Service
 from cascade.server.settings import Settings
 from cascade.server.stepping import step_levels
+from cascade.server.stopping import ADMIN_STOP_SECONDS, end_public, stop_seconds
 from cascade.server.watching import watch_stages
 from cascade.telemetry.logs import configure_logging, note
 
@@ -77,7 +78,8 @@ async def _run(
     stopping: asyncio.Event,
 ) -> None:
     """Listen, start the stages, and serve until told to stop; while they start, requests are answered 503."""
-    public, admin = server(public_app(service), settings), server(admin_app(service), settings)
+    public = server(public_app(service), stop_seconds(settings.leftover_seconds))
+    admin = server(admin_app(service), ADMIN_STOP_SECONDS)
     listeners = [
         asyncio.create_task(public.serve([public_socket]), name="public listener"),
         asyncio.create_task(admin.serve([admin_socket]), name="admin listener"),
@@ -120,10 +122,7 @@ async def _run(
         for task in background:
             task.cancel()
         public.should_exit = True
-        await asyncio.wait([listeners[0]], timeout=settings.leftover_seconds)
-        if not listeners[0].done():
-            _end_leftovers(service)
-            await asyncio.wait([listeners[0]])
+        await end_public(service, listeners[0], settings.leftover_seconds)
         admin.should_exit = True
         await asyncio.gather(*background, return_exceptions=True)
         await asyncio.gather(*listeners)
@@ -139,10 +138,3 @@ async def _probed(service: Service, background: list[asyncio.Task[Any]], ends: S
     if rule == "enforce":
         note("info", "not ready before every stage scores known pairs right")
         await asyncio.wait([probing, *ends], return_when=asyncio.FIRST_COMPLETED)
-
-
-def _end_leftovers(service: Service) -> None:
-    """Have all that waits or is under way answered now, with the best order so far."""
-    note("info", "leftovers are answered", requests=service.held)
-    service.admission.close()
-    service.under_way.end()

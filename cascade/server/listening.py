@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import socket
 from collections.abc import Iterator
-from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from cascade.errors import ConfigError
 from cascade.server.connections import BoundedHead
-from cascade.server.settings import Settings
 
 __all__ = ["address", "listen", "server"]
-
-_WRITE_SECONDS: Final = 5
-"""Time that leftovers' answers have to be written, and bodies that have not arrived to arrive; then they are cut off."""
 
 
 def address(bound: socket.socket) -> str:
@@ -46,8 +40,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-def server(app: ASGIApp, settings: Settings) -> uvicorn.Server:
-    """Return what serves an application."""
+def server(app: ASGIApp, stop_seconds: int) -> uvicorn.Server:
+    """Return what serves an application; told to stop, it cuts off what is under way after ``stop_seconds``."""
     return _Server(
         uvicorn.Config(
             app,
@@ -59,6 +53,6 @@ def server(app: ASGIApp, settings: Settings) -> uvicorn.Server:
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=60,
-            timeout_graceful_shutdown=math.ceil(settings.leftover_seconds) + _WRITE_SECONDS,
+            timeout_graceful_shutdown=stop_seconds,
         )
     )

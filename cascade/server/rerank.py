@@ -37,12 +37,17 @@ def rerank_endpoint(service: Service, route: RerankRoute) -> Callable[[Request],
 
     async def endpoint(http: Request) -> Response:
         arrived = service.clock()
-        service.held += 1
         try:
-            with service.metrics.in_flight.track_inprogress():
-                answer = await _answer(service, route, http, arrived)
-        finally:
-            service.held -= 1
+            key = _key_of(service, http)
+        except RequestError as error:  # nothing is held for whom is not let in
+            answer = await _not_let_in(service, route, http, error)
+        else:
+            service.held += 1
+            try:
+                with service.metrics.in_flight.track_inprogress():
+                    answer = await _answer(service, route, http, arrived, key)
+            finally:
+                service.held -= 1
         headers = dict(answer.headers)
         if service.draining:  # so that a client goes elsewhere before the connection is closed under its next request
             headers["connection"] = "close"
@@ -51,14 +56,13 @@ def rerank_endpoint(service: Service, route: RerankRoute) -> Callable[[Request],
     return endpoint
 
 
-async def _answer(service: Service, route: RerankRoute, http: Request, arrived: float) -> Answer:
+async def _answer(service: Service, route: RerankRoute, http: Request, arrived: float, key: Key | None) -> Answer:
     raw = bytearray()
     dialect: DialectFormat | None = None
     asked_by = client_request_id(http.headers)
     try:
         if service.held > service.max_requests:
             raise RequestError(RequestFault.BUSY, "answer", "too many requests are held", retry_after_s=1)
-        key = await _key_of(service, route, http, raw)
         await _read_body(service, http, into=raw)
         body = as_json(bytes(raw))
         dialect = route.choose(body)
@@ -85,21 +89,22 @@ async def _answer(service: Service, route: RerankRoute, http: Request, arrived: 
     return dialect.render(ranking, parsed)
 
 
-async def _key_of(service: Service, route: RerankRoute, http: Request, raw: bytearray) -> Key | None:
-    """Return the key that the request shows, None where none is asked for; its body is not read before.
+def _key_of(service: Service, http: Request) -> Key | None:
+    """Return the key that the request's head shows, None where none is asked for. Raises RequestError."""
+    return None if service.access is None else service.access.check(http.headers, Right.RERANK)
 
-    For a refusal the body's beginning is looked at, once, where it alone tells the dialect. Raises RequestError.
-    """
-    if service.access is None:
-        return None
-    try:
-        return service.access.check(http.headers, Right.RERANK)
-    except RequestError:
-        if len(route.formats) > 1:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LEAST_BODY_SECONDS):
-                    raw += (await http.receive()).get("body", b"")[:_HEAD_BYTES]
-        raise
+
+async def _not_let_in(service: Service, route: RerankRoute, http: Request, error: RequestError) -> Answer:
+    """Return the refusal. The body's beginning is looked at, once, where it alone tells the dialect."""
+    head = b""
+    if len(route.formats) > 1:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAST_BODY_SECONDS):
+                head = (await http.receive()).get("body", b"")[:_HEAD_BYTES]
+    dialect = route.choose(head)
+    answer = dialect.error(error)
+    _tell_error(service, dialect, error, answer.status, client_request_id(http.headers))
+    return answer
 
 
 def _tell_error(

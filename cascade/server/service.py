@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -29,7 +30,8 @@ class Service:
     """What the listeners share.
 
     ``pipeline`` is the one that decides from now on; a request is decided by the one it began with. It is the one of
-    ``ladder``, the pipelines by load level, that ``stepping`` says, where there is one. ``measured`` is what is known beforehand of the levels.
+    ``ladder``, the pipelines by load level, that ``stepping`` says, where there is one. ``measured`` is what is known beforehand of the levels, and
+    ``evidence_faults`` why a certificate or report that the release names does not hold for it, by kind.
     ``started`` is true from when every stage has started: until then no request is answered.
     ``ready`` is what readiness says: it is false also while stopping, when requests are still answered.
     ``draining`` is true from then on: connections are closed behind their answers. ``records`` tells whether
@@ -58,6 +60,7 @@ class Service:
     ladder: tuple[Pipeline, ...] = ()
     stepping: Stepping | None = None
     measured: MeasuredLevels = field(default_factory=MeasuredLevels)
+    evidence_faults: Mapping[str, str] = field(default_factory=dict)
     records: bool = False
     probes: dict[StageName, Probe] = field(default_factory=dict)
     calibration: CalibrationUse = field(default_factory=CalibrationUse)

@@ -59,7 +59,9 @@ class Settings(BaseModel):
         description="Requests held at a time, from their head to their answer; more get 503 before their body is read",
     )
     max_in_flight: int = Field(
-        default=64, ge=1, description="Requests that ask stages at a time; more wait, in fair order"
+        default=64,
+        ge=1,
+        description="Seats: requests that ask stages at a time, a body of many queries with several; more wait, in fair order",
     )
     max_queued: int = Field(
         default=256,

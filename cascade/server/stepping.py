@@ -79,14 +79,13 @@ class Stepping:
     def choose(self) -> int:
         """Return the place of the level that decides one request.
 
-        It is the one above where that has room now: what a stage can still do is not left undone. Never where one
-        is pinned.
+        It is one above where that has room now: what a stage can still do is not left undone. Never where one is
+        pinned.
         """
         level = self.level
         if not level or self._pinned is not None:
             return level
-        above = level - 1
-        return above if self.pressure.has_room(above, self._bounds[above], self._most_busy) else level
+        return self.pressure.filling(level, self._bounds, self._most_busy)
 
     def look(self) -> None:
         """Look at the pressure, and step."""

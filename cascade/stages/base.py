@@ -15,6 +15,7 @@ from cascade.types import Fingerprint, ScoreSpace, StageScores
 __all__ = ["Congestion", "Observed", "Stage"]
 
 _STALE_SECONDS: Final = 15.0
+_SILENT_SECONDS: Final = 10 * _STALE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,10 @@ class Congestion:
     def is_stale(self, now: float) -> bool:
         """Tell whether it is too old to say anything of now. What is stale is unknown, never idle."""
         return now - self.at > _STALE_SECONDS
+
+    def is_silent(self, now: float) -> bool:
+        """Tell whether it is so old that the server counts as one that tells nothing of its load."""
+        return now - self.at > _SILENT_SECONDS
 
 
 class Stage(Protocol):

@@ -13,6 +13,7 @@ from tenacity import AsyncRetrying, retry_if_exception
 
 from cascade.errors import StageError, StageInvalidAnswer, StageTooLate, StageUnreachable
 from cascade.guard.adaptive_limit import AdaptiveLimit
+from cascade.guard.answering import Answering, Leaving
 from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.events import GuardEvents
 from cascade.guard.expected_ms import ExpectedMs, Fit
@@ -68,6 +69,7 @@ class Sent:
     ms: float
     in_flight: int
     fit: Fit
+    leaving: Leaving
 
 
 class Calls:
@@ -90,6 +92,7 @@ class Calls:
         self._retries = spec.retries
         self._budget = RetryBudget(spec.retry_share)
         self._expected = ExpectedMs(clock)
+        self._answering = Answering()
         self._most_tokens = spec.max_in_flight_tokens
         self.room = TextLimiter(spec.max_in_flight_texts, spec.max_in_flight_tokens)
         self.most_texts = spec.max_in_flight_texts
@@ -115,12 +118,14 @@ class Calls:
         waits, asked = not self.room.has_room(call.texts, call.tokens), self._clock()
         async with self.room.hold(call.texts, call.tokens):
             began = self._clock()
+            waited_ms = (began - asked) * 1000 if waits else 0.0
             if waits:
-                round_.room_ms = max(round_.room_ms or 0.0, (began - asked) * 1000)
+                round_.room_ms = max(round_.room_ms or 0.0, waited_ms)
             fit = self._expected.judge(call.tokens, round_.deadline.remaining_ms())
             if fit is Fit.TOO_LONG:
                 raise RoundFailed(StageTooLate, "no_time")
             round_.leaves(call.leaving, began)
+            leaving = self._answering.leaves(began)
             try:
                 reply = await self._upstream.post(
                     call.route, body, request_id=next(round_.request_ids), texts=call.texts
@@ -131,18 +136,18 @@ class Calls:
                 kind = StageInvalidAnswer if lost.code in _UNREADABLE else StageUnreachable
                 failed = RoundFailed(kind, lost.code)
             except CancelledError:
-                if round_.deadline.remaining_ms() < _AT_THE_END_MS:
-                    self._gave_up(call, began, fit)
+                self._gave_up(round_, call, leaving, fit, waited_ms)
                 raise
             else:
                 ms = (self._clock() - began) * 1000
                 round_.slowest_call_ms = max(round_.slowest_call_ms, ms)
-                return Sent(reply, ms, self.room.in_flight, fit)
+                return Sent(reply, ms, self.room.in_flight, fit, leaving)
         raise failed
 
     def answered(self, call: Call, sent: Sent, *, pressed: bool) -> None:
         """Learn from a call whose scores count; ``pressed`` tells that the server has a queue, by its own account."""
         self._budget.answered()
+        self._answering.answered(sent.leaving, call.texts)
         self._expected.ended(call.tokens, sent.ms, sent.fit)
         if self._adaptive is not None:
             self._adaptive.answered(
@@ -204,9 +209,26 @@ class Calls:
             return failed.retry_after_s * 1000
         return self._draw() * min(_LONGEST_PAUSE_MS, _PAUSE_MS * 2.0**tries)
 
-    def _gave_up(self, call: Call, began: float, fit: Fit) -> None:
-        self._expected.gave_up(call.tokens, (self._clock() - began) * 1000, fit)
-        self._drop(began)
+    def _gave_up(self, round_: Round, call: Call, leaving: Leaving, fit: Fit, waited_ms: float) -> None:
+        """Learn from a call that nobody waits for any longer; what its caller left behind before its time says less.
+
+        Where the limit can follow, a queue at the server is ours to shorten, and no fault of the server's.
+        """
+        adaptive, now = self._adaptive, self._clock()
+        queued = adaptive is not None and self._answering.is_queued(leaving)
+        round_.gives_up(queued=queued)
+        if round_.deadline.remaining_ms() >= _AT_THE_END_MS:
+            return
+        ms = (now - leaving.at) * 1000
+        self._expected.gave_up(call.tokens, ms, fit, waited_ms=waited_ms)
+        if adaptive is None:
+            return
+        carried: int | None = None
+        if queued and adaptive.is_slow(tokens=call.tokens, ms=ms):
+            carried = self._answering.texts_since(leaving)
+            self._answering.fell_behind(now)
+        adaptive.dropped(leaving.at, now, carried)
+        self._fit_room()
 
     def _drop(self, began: float) -> None:
         if self._adaptive is not None:

@@ -37,28 +37,26 @@ def read_load(reply: Reply, at: float) -> Congestion | None:
 def joined(polled: Congestion | None, answered: Congestion | None, now: float) -> Congestion | None:
     """Join what the load route told last with the queue that the last answer told of.
 
-    Each grows old by itself: what is stale beside something fresh is left out, since it is unknown.
+    Each grows old by itself: what is stale beside something fresh is left out, since it is unknown, and so is what has
+    fallen silent beside something that has not.
     """
     if polled is None or answered is None:
         return polled or answered
-    match polled.is_stale(now), answered.is_stale(now):
-        case (True, False):
-            return answered
-        case (False, True):
-            return polled
-        case _:
-            return replace(polled, at=min(polled.at, answered.at), queue_ms=answered.queue_ms)
+    ages = [(told.is_silent(now), told.is_stale(now)) for told in (polled, answered)]
+    if ages[0] == ages[1]:
+        return replace(polled, at=min(polled.at, answered.at), queue_ms=answered.queue_ms)
+    return answered if ages[0] > ages[1] else polled
 
 
 def is_pressed(told: Congestion | None, now: float, *, call_ms: float, queue_ms: float | None, most_texts: int) -> bool:
     """Tell whether a server says that it has a queue.
 
     That is more waiting than half of what may be under way, or three quarters of a call spent waiting. A signal that
-    has grown old counts as one; a server that tells nothing has none.
+    has grown old counts as one, until it is so old that the server has fallen silent: a server that tells nothing has none.
     """
     if queue_ms is not None and queue_ms * _CALL_SHARE > call_ms * (_CALL_SHARE - 1):
         return True
-    if told is None:
+    if told is None or told.is_silent(now):
         return False
     return told.is_stale(now) or (told.waiting is not None and told.waiting * 2 > most_texts)
 

@@ -206,8 +206,11 @@ class HttpReranker:
         return Outcome.FAILURE if round_.slowest_call_ms >= self._slow_ms else Outcome.SUCCESS
 
     def _given_up(self, round_: Round | None) -> Outcome:
-        """Return what it says of the server that nobody waited any longer: nothing, if it was given little time."""
-        if round_ is None or round_.left_at is None:
+        """Return what it says of the server that nobody waited any longer: nothing, if it was given little time.
+
+        Nor where it was behind with what it had been sent before.
+        """
+        if round_ is None or round_.left_at is None or round_.queued:
             return Outcome.IGNORE
         waited_ms = (self._clock() - round_.left_at) * 1000
         return Outcome.FAILURE if waited_ms * 2 >= self._slow_ms else Outcome.IGNORE

@@ -15,6 +15,7 @@ from cascade.stages.base import Congestion, Observed
 from cascade.stages.congestion import is_failing, joined, read_load
 from cascade.stages.upstream import Lost, Reply, Upstream
 from cascade.stages.wire import Fault, FaultKind, Wire
+from cascade.telemetry.logs import note
 
 __all__ = ["Looks"]
 
@@ -51,6 +52,7 @@ class Looks:
         self._asking: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()
         self._is_lost = False
+        self._is_silent = False
         self._returned = asyncio.Event()
 
     @property
@@ -110,7 +112,7 @@ class Looks:
             try:
                 offered = await self._look_at_load(route)
             except Lost:
-                pass  # what is known grows stale, and says so
+                self._tell_of_silence()  # what is known grows stale, and says so
             except Exception as error:  # noqa: BLE001 - the boundary of a background task: it goes on asking
                 self._count_fault(error)
             await asyncio.sleep(_LOAD_SECONDS)
@@ -120,7 +122,20 @@ class Looks:
         reply = await self._get(route)
         told = read_load(reply, self._clock())
         self._polled = told or self._polled
+        self._tell_of_silence()
         return self._polled is not None or is_failing(reply)
+
+    def _tell_of_silence(self) -> None:
+        """Write down when a server that told of its load has fallen silent, and when it tells again."""
+        silent = self._polled is not None and self._polled.is_silent(self._clock())
+        if silent != self._is_silent:
+            self._is_silent = silent
+            said = (
+                "tells nothing of its load any more: it counts as a server that never did"
+                if silent
+                else "tells of its load again"
+            )
+            note("warning" if silent else "info", "load signal", stage=self._name, said=said)
 
     async def _ask_until_answered(self) -> None:
         waits = wait_random_exponential(multiplier=0.2, max=30)

@@ -31,7 +31,8 @@ class Round:
 
     ``route`` is where its calls go now, ``missing`` the routes that the server said it has not;
     ``left`` holds the positions of documents that have left, ``left_at`` is when the first did. ``room_ms`` is the
-    longest wait for room, None where no call had to wait, ``slowest_call_ms`` the longest call.
+    longest wait for room, None where no call had to wait, ``slowest_call_ms`` the longest call. ``queued`` tells that all
+    calls that were given up stood in the server's queue, None where none was given up.
     """
 
     count: int
@@ -54,6 +55,7 @@ class Round:
     left_at: float | None = None
     room_ms: float | None = None
     slowest_call_ms: float = 0.0
+    queued: bool | None = None
     calls: int = 0
     tokens: int = 0
     tokens_estimated: bool = False
@@ -65,6 +67,10 @@ class Round:
         self.left |= positions
         if self.left_at is None:
             self.left_at = at
+
+    def gives_up(self, *, queued: bool) -> None:
+        """Note that nobody waits for a call any longer, and whether it stands in the server's queue."""
+        self.queued = queued and self.queued is not False
 
     def tokens_of(self, chunk: Sequence[Piece]) -> int:
         """Estimate the tokens of a chunk, as far as the model reads them."""

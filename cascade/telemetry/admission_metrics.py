@@ -40,7 +40,12 @@ class AdmissionMetrics:
             registry=registry,
         )
         self.waiting = Gauge("cascade_queue_length", "Requests that wait for their turn", ["lane"], registry=registry)
-        self.seats = Gauge("cascade_seats_held", "Requests that may ask stages", ["lane"], registry=registry)
+        self.seats = Gauge(
+            "cascade_seats_held",
+            "Seats held by requests that may ask stages: one each, more for a body of many queries",
+            ["lane"],
+            registry=registry,
+        )
         self._by_lane = {(v, lane): verdicts.labels(v, lane) for v in Verdict for lane in Lane}
         self._waited = {lane: seconds.labels(lane) for lane in Lane}
         self._by_tenant: dict[tuple[str, Verdict], Counter] = {}

@@ -32,6 +32,17 @@ class Faults:
         self._told[told] = now
         note("error", "internal fault", exception=told[0], place=told[1])
 
+    def counting(self, call: Callable[[], object]) -> Callable[[], None]:
+        """Return a callback of an event loop whose faults are told of: the loop itself only writes them down."""
+
+        def counted() -> None:
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 - the boundary of a callback
+                self(error)
+
+        return counted
+
 
 def _place(error: BaseException) -> str:
     """Return module and line where an exception was raised."""

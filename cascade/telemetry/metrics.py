@@ -108,9 +108,22 @@ class Metrics:
             ["stage"],
             registry=registry,
         )
+        self.signal_silent = Gauge(
+            "cascade_upstream_signal_silent",
+            "1 where a server told of its load and has not for so long that it counts as one that tells nothing",
+            ["stage"],
+            registry=registry,
+        )
         self.safe_mode = Gauge(
             "cascade_safe_mode",
             "1 where the release names a calibration and the safe mode decides in its place",
+            registry=registry,
+        )
+        self.evidence = Gauge(
+            "cascade_evidence_mismatch",
+            "1 where a certificate or report that the release names does not hold for it: missing, altered, of another "
+            "policy or of other stages",
+            ["kind"],
             registry=registry,
         )
         self.levels = LevelMetrics(registry)

@@ -47,9 +47,15 @@ LARGE: Final = Batches(20.0, 1.5, 64)
 
 
 def scores_in(text: str) -> tuple[float, float]:
-    """Return what the small and the large server score a document: its first two words, in hundredths."""
-    small, large, _ = text.split(" ", 2)
-    return int(small) / 100, int(large) / 100
+    """Return what the small and the large server score a document: its first two words, in hundredths.
+
+    Others, like those of the sidecar's own probe, have 0: without an answer the probe would count as a failure.
+    """
+    match text.split(" ", 2):
+        case [small, large, _] if small.lstrip("-").isdecimal() and large.lstrip("-").isdecimal():
+            return int(small) / 100, int(large) / 100
+        case _:
+            return 0.0, 0.0
 
 
 @dataclass(slots=True, eq=False)

@@ -146,14 +146,14 @@ def test_without_judgements_that_is_said(command: Command, tmp_path: Path) -> No
     assert "does the large stage help: not shown, there are no judgements" in done.out
 
 
-def test_fewer_than_twenty_queries_are_never_fitted(command: Command, tmp_path: Path) -> None:
+def test_e8_fewer_than_twenty_queries_are_never_fitted(command: Command, tmp_path: Path) -> None:
     """Whoever insists."""
     done = _calibrate(command, tmp_path, "--table", _written(tmp_path, planted_table(19, 12)), "--allow-few")
     assert done.status == 2
     assert "calibrating needs 100, and 20 in any case" in done.err
 
 
-def test_records_are_fitted_as_a_table_of_them_is(command: Command, tmp_path: Path) -> None:
+def test_e8_records_are_fitted_as_a_table_of_them_is(command: Command, tmp_path: Path) -> None:
     """What a sidecar recorded in mode observe, without a table in between; columns are small and large."""
     table = planted_table(100, 12)
     lines: list[dict[str, Any]] = [head_line()]

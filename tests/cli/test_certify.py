@@ -90,6 +90,28 @@ def test_a_release_is_written_that_names_its_certificate(command: Command, tmp_p
     assert (as_it_is.policy.setting, as_it_is.attempts.number) == (5.0, 1)
 
 
+@pytest.mark.parametrize("kept", [False, True], ids=["at a threshold", "as it is"])
+def test_a_report_is_kept_for_the_policy_that_it_is_of_alone(
+    command: Command, tmp_path: Path, table: str, *, kept: bool
+) -> None:
+    """Another threshold makes another policy, of which it says nothing; the certificate is named beside it else."""
+    report = f"sha256:{'1' * 64}"
+    base = _release(tmp_path, escalation={"kind": "static", "top_m": 5}, evidence={"report": report})
+    out = tmp_path / "mine.yaml"
+    options = ("--release", base, "--release-out", str(out))
+    if kept:  # the threshold that is certified, as the release's own
+        assert _certify(command, tmp_path, table, *options).status == 0
+        rule = load_release(out, {}).written["escalation"]
+        base = _release(tmp_path, escalation=rule, evidence={"report": report})
+        (tmp_path / "cert.json").unlink()
+        out.unlink()
+    assert _certify(command, tmp_path, table, *options).status == 0
+    loaded = load_release(out, {})
+    assert loaded.release.evidence is not None
+    assert loaded.release.evidence.report == (report if kept else None)
+    assert loaded.release.evidence.certificate == certificate_digest((tmp_path / "cert.json").read_bytes())
+
+
 def test_a_calibration_that_is_given_is_read(command: Command, tmp_path: Path, table: str) -> None:
     """All families are tried on it, and it is named."""
     data = artefact_bytes(made_artefact())

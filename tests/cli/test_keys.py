@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from cascade.cli import app
@@ -38,3 +39,26 @@ def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path) -> None:
     failed = CliRunner().invoke(app, ["keys", "check", str(path)])
     assert isinstance(failed.exception, ConfigError)
     assert str(failed.exception).startswith(f"{path}: keys: ")
+
+
+@pytest.mark.parametrize("name", ["5", "no", "null", "1e3", "2027-01-31", ".", "~"])
+def test_a_name_that_yaml_reads_as_no_text_is_quoted_or_refused(tmp_path: Path, name: str) -> None:
+    """What is printed can always be read."""
+    made = CliRunner().invoke(app, ["keys", "new", name])
+    if name == "~":
+        assert isinstance(made.exception, ConfigError)
+        return
+    path = tmp_path / "keys.yaml"
+    path.write_text("keys:\n" + made.stdout, encoding="utf-8")
+    found = parse_keys(path).find(made.stderr.strip())
+    assert found is not None
+    assert found.name == name
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a: b", "a\n", "x" * 65, "größe", '"'])
+def test_a_name_that_the_file_would_refuse_is_refused(name: str) -> None:
+    """No key is made then."""
+    refused = CliRunner().invoke(app, ["keys", "new", name])
+    assert isinstance(refused.exception, ConfigError)
+    assert str(refused.exception) == "the name of a key: 1 to 64 letters, digits, '.', '_' and '-'"
+    assert refused.stdout == refused.stderr == ""

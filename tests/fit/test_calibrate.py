@@ -190,7 +190,7 @@ def test_a_score_map_that_cannot_be_fitted_is_told() -> None:
 _FEW = planted_table(LEAST_QUERIES - 1, 12)
 
 
-def test_too_few_queries_are_refused() -> None:
+def test_e8_too_few_queries_are_refused() -> None:
     """With the number that there are and the one that is needed."""
     with pytest.raises(ConfigError, match="99 queries have scores of both stages; calibrating needs 100"):
         calibrate([_FEW], _ASKED)

@@ -127,7 +127,7 @@ def test_another_epsilon_is_another_attempt_and_another_contract_is_not(tmp_path
     assert numbers == [1, 2, 1, 1]
 
 
-def test_what_cannot_be_shown_is_refused_with_how_many_it_would_take(tmp_path: Path, table: ScoreTable) -> None:
+def test_e8_what_cannot_be_shown_is_refused_with_how_many_it_would_take(tmp_path: Path, table: ScoreTable) -> None:
     """Too few queries for the least epsilon, whatever they lose."""
     done = _certify(tmp_path, table, _asked(epsilon=0.002, sided="one"))
     assert done.certificate is None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from cascade.guard.adaptive_limit import AdaptiveLimit
+from cascade.guard.answering import Answering
 from cascade.guard.expected_ms import ExpectedMs, Fit
 from cascade.guard.inflight import TextLimiter
 from cascade.testing.clock import run_virtual
@@ -80,7 +81,9 @@ class Limit(Protocol):
 
     def answered(self, *, texts: int, tokens: int, ms: float, in_flight: int) -> None: ...
 
-    def dropped(self, began: float, now: float) -> None: ...
+    def is_slow(self, *, tokens: int, ms: float) -> bool: ...
+
+    def dropped(self, began: float, now: float, carried_texts: int | None = None) -> None: ...
 
 
 @dataclass
@@ -92,7 +95,11 @@ class Fixed:
     def answered(self, *, texts: int, tokens: int, ms: float, in_flight: int) -> None:
         """Learn nothing."""
 
-    def dropped(self, began: float, now: float) -> None:
+    def is_slow(self, *, tokens: int, ms: float) -> bool:
+        """Know nothing."""
+        return False
+
+    def dropped(self, began: float, now: float, carried_texts: int | None = None) -> None:
         """Learn nothing."""
 
 
@@ -125,24 +132,32 @@ def goodput(server: BatchingServer, limit: Limit, load: Load, *, checked: bool =
 
 async def _play(server: BatchingServer, limit: Limit, load: Load, *, checked: bool) -> float:
     loop, drawn = asyncio.get_running_loop(), random.Random(load.seed)  # noqa: S311 - drawn load
-    room, expected = TextLimiter(limit.texts), ExpectedMs(loop.time)
+    room, expected, answering = TextLimiter(limit.texts), ExpectedMs(loop.time), Answering()
     scored = 0
 
     async def call(texts: int, end: float) -> None:
+        asked = loop.time()
         async with room.hold(texts):
             began = loop.time()
             fit = expected.judge(texts * _TOKENS, (end - began) * 1000) if checked else Fit.FITS
             if fit is Fit.TOO_LONG:
                 raise _TooLate
+            leaving = answering.leaves(began)
             try:
                 await server.call(texts)
             except asyncio.CancelledError:
                 if loop.time() >= end - 1e-9:
-                    expected.gave_up(texts * _TOKENS, (loop.time() - began) * 1000, fit)
-                    limit.dropped(began, loop.time())
+                    now, ms = loop.time(), (loop.time() - began) * 1000
+                    expected.gave_up(texts * _TOKENS, ms, fit, waited_ms=(began - asked) * 1000)
+                    carried: int | None = None
+                    if answering.is_queued(leaving) and limit.is_slow(tokens=texts * _TOKENS, ms=ms):
+                        carried = answering.texts_since(leaving)
+                        answering.fell_behind(now)
+                    limit.dropped(began, now, carried)
                     room.limit = limit.texts
                 raise
             ms = (loop.time() - began) * 1000
+            answering.answered(leaving, texts)
             expected.ended(texts * _TOKENS, ms, fit)
             limit.answered(texts=texts, tokens=texts * _TOKENS, ms=ms, in_flight=room.in_flight)
             room.limit = limit.texts

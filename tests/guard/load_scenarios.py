@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from cascade.types import BreakerState
 from tests.guard.load_simulation import (
     BOUNDS,
     CAPACITY,
@@ -120,6 +121,7 @@ class Figures:
     was answered in time, ``gain`` that above first-stage order, of the most there is: first-stage order is worth
     nothing in it. ``recovery_s`` is the time from the end of the trouble until goodput over five seconds is 99%,
     ``quality_recovery_s`` until gain is within a twentieth of what it was before; None where it never is.
+    ``opened_at`` is when the large server's breaker opened, ``trouble_gain`` the gain from 20 s until the trouble's end.
     """
 
     goodput: float
@@ -129,11 +131,13 @@ class Figures:
     p99_ms: float
     recovery_s: float | None
     quality_recovery_s: float | None
+    opened_at: Sequence[float] = ()
+    trouble_gain: float | None = None
     levels: Sequence[tuple[float, int]] = field(repr=False, default=())
 
 
-def played(scenario: Scenario, controller: Controller, seed: int = 1) -> Figures:
-    """Play a scenario, and return how the controller did."""
+def played(scenario: Scenario, controller: Controller, seed: int = 1, *, knows_queues: bool = True) -> Figures:
+    """Play a scenario, and return how the controller did; ``knows_queues`` as of the servers."""
     simulation = Simulation(
         controller,
         lambda t: scenario.load(t) * _C,
@@ -142,6 +146,7 @@ def played(scenario: Scenario, controller: Controller, seed: int = 1) -> Figures
         disturb=scenario.disturb,
         retries=scenario.retries,
         clock_jumps=scenario.clock_jumps,
+        knows_queues=knows_queues,
     ).run()
     first = [each for each in simulation.served if not each.attempt]
     took = sorted(each.took_s for each in first)
@@ -154,12 +159,13 @@ def played(scenario: Scenario, controller: Controller, seed: int = 1) -> Figures
         counts[place] += 1
         good[place] += each.planned
         gains[place] += _gain(each.quality)
-    recovery = quality_recovery = None
+    recovery = quality_recovery = trouble_gain = None
     if scenario.ends is not None:
         begin = int(scenario.ends)
         recovery = _recovered(good, counts, begin, 0.99)
         before = sum(gains[5:15]) / max(1, sum(counts[5:15]))
         quality_recovery = _recovered(gains, counts, begin, 0.95 * before)
+        trouble_gain = sum(gains[20:begin]) / max(1, sum(counts[20:begin]))
     return Figures(
         goodput=sum(each.planned for each in first) / len(first),
         quality=sum(each.quality for each in first) / len(first),
@@ -168,6 +174,8 @@ def played(scenario: Scenario, controller: Controller, seed: int = 1) -> Figures
         p99_ms=took[int(0.99 * len(took))] * 1000,
         recovery_s=recovery,
         quality_recovery_s=quality_recovery,
+        opened_at=[at for at, state in simulation.large.states if state is BreakerState.OPEN],
+        trouble_gain=trouble_gain,
         levels=simulation.levels,
     )
 

@@ -1,8 +1,9 @@
 """A sidecar, its two servers and its callers on a virtual clock: what becomes of requests under a controller of levels.
 
 Discrete events, in seconds. Servers score in batches, as a GPU does: a batch takes a time of its own and some for
-each pair. In front of each is a bound of pairs in flight, first come, first served, and a circuit breaker. A request
-is answered by the best complete order there is at its deadline, as the pipeline does.
+each pair. In front of each are the guards that are served: a circuit breaker, a limit of pairs in flight that adapts,
+first come, first served, and the time that rounds take. A request is answered by the best complete order there is at its
+deadline, as the pipeline does.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cascade.guard.level_controller import LevelController, LevelRules
 from cascade.guard.pressure import Pressure
 from cascade.guard.queue_pressure import LevelBound, QueuePressure
 from cascade.types import Action, Decision, DegradedReason, Dialect, Level, Round, StageCost, StageName
+
+from .simulated_server import Server, ServerRound
 
 __all__ = [
     "BOUNDS",
@@ -62,15 +64,12 @@ class Controller(Protocol):
 
 
 class Adaptive(LevelController):
-    """The controller that is served; a request goes by the level above where there is room for it."""
+    """The controller that is served; a request goes by a level above where there is room for it."""
 
     fills: bool = True
 
     def choose(self, pressure: Pressure) -> int:
-        above = self.level - 1
-        if self.fills and above >= 0 and pressure.has_room(above, self._bounds[above], self._rules.most_busy):
-            return above
-        return self.level
+        return pressure.filling(self.level, self._bounds, self._rules.most_busy) if self.fills else self.level
 
 
 class Fixed:
@@ -107,58 +106,6 @@ class Naive:
         return self.level
 
 
-@dataclass(eq=False, slots=True)
-class _Round:
-    """Pairs of a request at a server. ``ended`` is called once: with True for scores."""
-
-    pairs: int
-    ended: Callable[[bool], None]
-    asked_at: float
-    began_at: float = 0.0
-    cancelled: bool = False
-    is_probe: bool = False
-
-
-@dataclass
-class Server:
-    """A server that batches, its bound and its breaker.
-
-    ``slow`` multiplies its times. ``hangs`` takes batches and never answers, ``fails`` is the share of batches
-    answered with an error.
-    """
-
-    base_s: float
-    pair_s: float
-    most_pairs: int
-    limit: int
-    slow: float = 1.0
-    hangs: bool = False
-    fails: float = 0.0
-    in_flight: int = 0
-    waiting: deque[_Round] = field(default_factory=deque)
-    queue: deque[_Round] = field(default_factory=deque)
-    running: list[_Round] = field(default_factory=list)
-    outcomes: deque[tuple[float, bool]] = field(default_factory=deque)
-    bad: int = 0
-    opened_at: float = -1e9
-    cool_s: float = 5.0
-    probing: bool = False
-    half_open: bool = False
-
-    clock: Callable[[], float] = lambda: 0.0
-
-    @property
-    def oldest_wait_ms(self) -> float:
-        """Return how long the first in line for room has waited."""
-        while self.waiting and self.waiting[0].cancelled:
-            self.waiting.popleft()
-        return (self.clock() - self.waiting[0].asked_at) * 1000 if self.waiting else 0.0
-
-    def expected_s(self, pairs: int) -> float:
-        """Return what a round takes of an idle server in good health."""
-        return self.base_s + pairs * self.pair_s
-
-
 @dataclass(frozen=True, slots=True)
 class Served:
     """What became of one request. ``level`` decided it, ``planned`` tells whether it got all that the level plans."""
@@ -184,23 +131,25 @@ class Simulation:
         disturb: Sequence[tuple[float, Callable[[Simulation], None]]] = (),
         retries: int = 0,
         clock_jumps: Sequence[tuple[float, float]] = (),
+        knows_queues: bool = True,
     ) -> None:
         self.controller = controller
         self.load = load
         self.seconds = seconds
-        self.small = Server(0.008, 0.00015, 200, 300, clock=lambda: self.now)
-        self.large = Server(0.020, 0.0015, 64, 96, clock=lambda: self.now)
+        self._random = random.Random(seed)  # noqa: S311 - a simulation
+        self.small = Server(0.008, 0.00015, 200, lambda: self.now, self._random.random)
+        self.large = Server(0.020, 0.0015, 64, lambda: self.now, self._random.random)
+        self.small.knows_queues = self.large.knows_queues = knows_queues
         self.served: list[Served] = []
         self.levels: list[tuple[float, int]] = [(0.0, controller.level)]
         self.retries = retries
         self.now = 0.0
         self._jumps = clock_jumps
-        self._random = random.Random(seed)  # noqa: S311 - a simulation
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self.pressure = Pressure(self.clock, least_deadline_ms=DEADLINE_S * 1000)
         for name, server in ((StageName.SMALL, self.small), (StageName.LARGE, self.large)):
-            self.pressure.watch_stage(name, server, lambda server=server: self._is_open(server))  # type: ignore[misc]
+            self.pressure.watch_stage(name, server, lambda server=server: server.breaker.refuses)  # type: ignore[misc]
         self.pressure.alarm(4 * RULES.wait_target_ms, self._look_at_once)
         self._last_look = 0.0
         self._disturb = disturb
@@ -251,14 +200,12 @@ class Simulation:
 
     # -- servers ---------------------------------------------------------------------------------------------
 
-    def _is_open(self, server: Server) -> bool:
-        return self.now - server.opened_at < server.cool_s
-
-    def send(self, server: Server, round_: _Round) -> bool:
+    def send(self, server: Server, round_: ServerRound) -> bool:
         """Ask for room; tell whether the breaker lets it pass."""
-        if self._is_open(server) or (server.half_open and server.probing):
+        epoch = server.breaker.enter()
+        if epoch is None:
             return False
-        round_.is_probe = server.probing = server.half_open
+        round_.epoch = epoch
         server.waiting.append(round_)
         self._admit(server)
         return True
@@ -266,14 +213,14 @@ class Simulation:
     def _admit(self, server: Server) -> None:
         while server.waiting:
             head = server.waiting[0]
-            if head.cancelled:
-                server.waiting.popleft()
-                continue
-            if server.in_flight and server.in_flight + head.pairs > server.limit:
+            if not head.cancelled and server.in_flight and server.in_flight + head.pairs > server.limit:
                 break
             server.waiting.popleft()
-            server.in_flight += head.pairs
-            head.began_at = self.now
+            if head.cancelled:
+                continue
+            if not server.leaves(head):
+                head.ended(DegradedReason.DEADLINE_TOO_SHORT)
+                continue
             if isinstance(self.controller, Naive):
                 self.controller.waits.append(self.now - head.asked_at)
             server.queue.append(head)
@@ -298,44 +245,17 @@ class Simulation:
         failed = self._random.random() < server.fails
         for round_ in done:
             if not round_.cancelled:  # what was cancelled gave its place back when it was
-                server.in_flight -= round_.pairs
-                self.outcome(server, round_, not failed)
-                round_.ended(not failed)
+                server.answered(round_, good=not failed)
+                round_.ended(DegradedReason.STAGE_INVALID_ANSWER if failed else None)
         self._admit(server)
 
-    def cancel(self, server: Server, round_: _Round) -> None:
+    def cancel(self, server: Server, round_: ServerRound) -> None:
         """End a round at its deadline. A batch that has begun runs on: work for nobody."""
         round_.cancelled = True
-        if round_.began_at:
-            server.in_flight -= round_.pairs
-            self.outcome(server, round_, False)
-        elif round_.is_probe:
-            server.probing = False  # it told nothing of the server: the next one is the probe
+        server.gave_up(round_)
         if server.hangs:
             server.running = [each for each in server.running if not each.cancelled]
         self._admit(server)
-
-    def outcome(self, server: Server, round_: _Round, good: bool) -> None:
-        """Tell the breaker: half of twenty or more in ten seconds bad opens it, a good probe closes it."""
-        if server.half_open:
-            if not round_.is_probe:
-                return  # it began before the breaker opened
-            server.half_open = server.probing = False
-            server.outcomes.clear()
-            server.bad = 0
-            server.cool_s = 5.0 if good else min(60.0, server.cool_s * 2)
-            if not good:
-                self._open(server)
-            return
-        server.outcomes.append((self.now, good))
-        server.bad += not good
-        while server.outcomes[0][0] < self.now - 10:
-            server.bad -= not server.outcomes.popleft()[1]
-        if len(server.outcomes) >= 20 and server.bad * 2 >= len(server.outcomes):
-            self._open(server)
-
-    def _open(self, server: Server) -> None:
-        server.opened_at, server.half_open, server.probing = self.now, True, False
 
 
 class _Request:
@@ -351,7 +271,7 @@ class _Request:
         self.rounds: list[Round] = []
         self.reasons: list[DegradedReason] = []
         self.quality = FIRST_STAGE
-        self.current: tuple[Server, _Round, StageName] | None = None
+        self.current: tuple[Server, ServerRound, StageName] | None = None
         self.done = False
 
     def begin(self) -> None:
@@ -367,26 +287,23 @@ class _Request:
 
     def _ask(self, stage: StageName) -> None:
         simulation, server, pairs = self.simulation, self._server(stage), self.bound.of(stage)
-        if simulation.now + server.expected_s(pairs) > self.ends_at:
-            self.reasons.append(DegradedReason.DEADLINE_TOO_SHORT)
-            self._answer()
-            return
-        round_ = _Round(pairs, lambda good: self._scored(stage, good), simulation.now)
+        round_ = ServerRound(pairs, lambda failed: self._scored(stage, failed), simulation.now, self.ends_at)
         self.current = (server, round_, stage)
         if not simulation.send(server, round_):
             self.current = None
-            self.reasons.append(DegradedReason.STAGE_UNREACHABLE)  # the breaker's: no load
+            self.reasons.append(DegradedReason.BREAKER_OPEN)
             self._answer()
 
-    def _scored(self, stage: StageName, good: bool) -> None:
+    def _scored(self, stage: StageName, failed: DegradedReason | None) -> None:
         assert self.current is not None
         _, round_, _ = self.current
         self.current = None
-        room_ms = (round_.began_at - round_.asked_at) * 1000
-        if not good:
-            self.reasons.append(DegradedReason.STAGE_INVALID_ANSWER)
+        if failed is not None:
+            self.reasons.append(failed)
             self._answer()
             return
+        assert round_.leaving is not None
+        room_ms = (round_.leaving.at - round_.asked_at) * 1000
         self.rounds.append(_scored_round(stage, round_.pairs, room_ms))
         self.quality = _QUALITY_OF_SMALL[self.bound.small] if stage is StageName.SMALL else QUALITIES[self.level]
         if stage is StageName.SMALL and self.bound.large:

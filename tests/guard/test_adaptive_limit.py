@@ -69,6 +69,33 @@ def test_what_got_no_room_cuts_it_once_for_all_that_were_under_way() -> None:
     assert limit.texts == 259
 
 
+@pytest.mark.parametrize(("carried", "left"), [(400, 288), (200, 200), (20, 160), (0, 160)])
+def test_a_queue_at_the_server_cuts_it_to_what_the_server_carried_at_most_by_half(carried: int, left: int) -> None:
+    """Of 320 texts; it did so many while a call had its time, so that more in flight are late for certain."""
+    limit = limit_of()
+    limit.dropped(began=1.0, now=1.1, carried_texts=carried)
+    limit.dropped(began=1.0, now=1.1, carried_texts=carried)
+    assert limit.texts == left
+
+
+def test_the_first_calls_say_what_a_call_is() -> None:
+    """Ten calls of what was assumed would be several times what is sent."""
+    limit = limit_of()
+    limit.answered(texts=8, tokens=400, ms=20.0, in_flight=8)
+    assert (limit.texts, limit.tokens) == (80, 4000)
+    limit.answered(texts=16, tokens=800, ms=20.0, in_flight=8)
+    assert (limit.texts, limit.tokens) == (120, 6000)
+
+
+def test_a_call_is_slow_from_half_as_long_again_as_its_size_takes() -> None:
+    """Where that is not known, any time is long."""
+    limit = limit_of()
+    assert limit.is_slow(tokens=3200, ms=1.0)
+    answer(limit, 20.0)
+    assert [limit.is_slow(tokens=3200, ms=ms) for ms in (30.0, 30.1)] == [False, True]
+    assert limit.is_slow(tokens=100, ms=1.0)
+
+
 @given(
     steps=st.lists(
         st.tuples(st.integers(1, 100), st.integers(1, 50_000), st.floats(0, 1e5), st.integers(0, 2000), st.booleans()),

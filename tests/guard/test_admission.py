@@ -375,3 +375,62 @@ def test_no_request_is_lost_or_settled_twice_and_all_bounds_hold(
         assert (quotas["a"].here, admission.oldest_wait_s()) == (0, 0.0)
 
     run_virtual(play())
+
+
+def test_a_body_of_many_queries_holds_their_seats_and_nothing_begins_until_they_are_few_enough() -> None:
+    """Of two seats one is free: a body of five takes both, though one is held; then three are, and the next waits for two."""
+
+    async def play() -> None:
+        admission, _ = _admission(most=2)
+        first = admission.ask(_asked())
+        wide = admission.ask(Asked(None, 0, 5.0, 100.0, queries=5, seats=5))
+        assert wide.is_held
+        assert (admission.in_flight, admission.held(Lane.SHORT)) == (3, 3)
+        waits = admission.ask(_asked())
+        admission.leave(first)
+        assert not waits.is_held
+        admission.leave(wide)
+        assert waits.is_held
+        admission.leave(waits)
+        assert admission.in_flight == 0
+
+    run_virtual(play())
+
+
+def test_a_body_of_many_queries_that_waited_gets_its_turn() -> None:
+    """It needs one free seat to begin, so that smaller ones do not keep it waiting."""
+
+    async def play() -> None:
+        admission, told = _admission(most=2)
+        held = [admission.ask(_asked()) for _ in range(2)]
+        wide = admission.ask(Asked(None, 0, 5.0, 100.0, seats=5))
+        small = admission.ask(_asked())
+        admission.leave(held[0])
+        assert (wide.is_held, small.is_held) == (True, False)
+        admission.leave(held[1])
+        assert not small.is_held
+        admission.leave(wide)
+        assert small.is_held
+        assert told.verdicts == [Verdict.ADMITTED, Verdict.ADMITTED, Verdict.WAITED, Verdict.WAITED]
+
+    run_virtual(play())
+
+
+def test_a_quota_is_charged_for_each_query() -> None:
+    """Three queries in one body are three of its tenant's requests, at a time and at the rate."""
+
+    async def play() -> None:
+        clock = asyncio.get_running_loop().time
+        quota = Quota(bucket=TokenBucket(1.0, 4, clock), concurrent=4)
+        admission, _ = _admission(most=9, quotas={"acme": quota})
+        seat = admission.ask(Asked("acme", 0, 1.0, 100.0, queries=3))
+        assert quota.here == 3
+        with pytest.raises(RequestError, match="at a time"):
+            admission.ask(Asked("acme", 0, 1.0, 100.0, queries=2))
+        admission.leave(seat)
+        assert quota.here == 0
+        with pytest.raises(RequestError, match="a second"):
+            admission.ask(Asked("acme", 0, 1.0, 100.0, queries=2))
+        admission.leave(admission.ask(Asked("acme", 0, 1.0, 100.0)))
+
+    run_virtual(play())

@@ -159,10 +159,42 @@ def test_little_traffic_is_probed_once_a_second() -> None:
     clock = Hand()
     expected = known(clock, 1000, *[2700.0] * 20)
     said = []
-    while expected.p90_ms(1000) is not None:
+    while (expected.p90_ms(1000) or 0.0) > 300.0:
         said.append(expected.judge(1000, 300.0))
         if said[-1] is Fit.PROBE:
             expected.ended(1000, 8.0, Fit.PROBE)
         clock.now += 0.5
     assert clock.now <= 4.0
     assert said.count(Fit.PROBE) == 3
+    assert expected.p90_ms(1000) == 8.0
+
+
+def test_a_stage_whose_work_came_back_is_judged_by_the_rounds_that_brought_it() -> None:
+    """Were nothing known then, whoever waited until little time was left would be sent, and fail, ten times over."""
+    expected = known(Hand(), 1000, *[500.0] * 20)
+    for _ in range(3):
+        expected.ended(1000, 40.0, Fit.PROBE)
+    assert [expected.judge(1000, ms) for ms in (40.0, 39.0)] == [Fit.FITS, Fit.TOO_LONG]
+
+
+def test_an_estimate_below_what_rounds_take_rises_though_none_comes_back() -> None:
+    """Those with just enough time by it fail one after the other; what they had is too little, by a quarter each time."""
+    expected = known(Hand(), 1000, *[20.0] * 10)
+    for _ in range(64):
+        least_ms = expected.p90_ms(1000)
+        assert least_ms is not None
+        expected.gave_up(1000, least_ms, Fit.FITS, waited_ms=300.0 - least_ms)
+    assert 60.0 < (expected.p90_ms(1000) or 0.0) <= 270.0
+
+
+def test_a_round_that_waited_is_kept_as_nine_tenths_of_all_its_time_at_most() -> None:
+    """Nine tenths of what was left to it at least; one with less than a round takes still says nothing."""
+    for waited_ms, kept_ms in ((0.0, 45.0), (2.0, 46.8), (100.0, 62.5)):
+        expected = known(Hand(), 1000)
+        for _ in range(10):
+            expected.gave_up(1000, 50.0, Fit.FITS, waited_ms=waited_ms)
+        assert expected.p90_ms(1000) == pytest.approx(kept_ms)
+    expected = known(Hand(), 1000, *[40.0] * 10)
+    for _ in range(10):
+        expected.gave_up(1000, 39.0, Fit.FITS, waited_ms=100.0)
+    assert expected.p90_ms(1000) == 40.0

@@ -286,3 +286,11 @@ def test_whatever_is_seen_whenever_the_level_is_one_there_is_and_up_is_by_one(
         assert 5.0 <= controller.hold_s <= 60.0
         forecast = controller.forecast()
         assert forecast is None or forecast >= 0
+
+
+def test_two_looks_in_no_time_foretell_nothing_beyond_all_bounds() -> None:
+    """What came between them, over the time between them, is more than a float holds."""
+    controller = LevelController((LevelBound(50, 20), LevelBound(50, 0)), LevelRules())
+    controller.tick(0.0, QueuePressure(judged=20, predicted_misses=20))
+    controller.tick(2.3e-308, QueuePressure(arrivals=4))
+    assert controller.forecast() == 0.0

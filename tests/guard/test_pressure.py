@@ -229,8 +229,9 @@ def test_one_that_waited_long_by_the_level_above_keeps_others_from_it_too() -> N
     pressure.answered(decision(rounds=(_scored(StageName.SMALL, 50, room_ms=20.0, queue_ms=30.0),)))
     assert pressure.has_room(0, LevelBound(50, 0), 0.7)
     pressure.answered(decision(rounds=(_scored(StageName.SMALL, 50, room_ms=20.0, queue_ms=31.0),)))
+    clock.now = 0.2
     assert not pressure.has_room(0, LevelBound(50, 0), 0.7)
-    clock.now = 1.0
+    clock.now = 0.21  # four times the wait: the queue is gone by then
     assert pressure.has_room(0, LevelBound(50, 0), 0.7)
     assert pressure.look().misses_above == 0
 

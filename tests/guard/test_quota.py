@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cascade.guard.quota import TokenBucket
+from cascade.guard.quota import Quota, TokenBucket
 
 
 class _Clock:
@@ -49,3 +50,27 @@ def test_a_clock_that_goes_back_fills_nothing_and_breaks_nothing() -> None:
     assert bucket.take() == 1.0
     clock.now = 51.0
     assert bucket.take() == 0
+
+
+def test_more_than_a_burst_goes_through_when_the_bucket_is_full_and_is_paid_back() -> None:
+    """Five at once of a burst of three: the two too many, and the next one, take three seconds at one a second."""
+    clock = _Clock()
+    bucket = TokenBucket(1.0, 3, clock)
+    assert bucket.take(5) == 0.0
+    assert bucket.take() == 3.0
+    clock.now = 3.0
+    assert bucket.take(5) == 2.0
+    assert bucket.take() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("concurrent", "here", "count", "has"),
+    [(4, 0, 4, True), (4, 1, 3, True), (4, 1, 4, False), (4, 0, 9, True), (4, 1, 9, False), (0, 0, 1, False), (None, 9, 9, True)],
+)  # fmt: skip
+def test_what_may_never_be_at_once_has_a_place_where_nobody_else_is(
+    concurrent: int | None, here: int, count: int, has: bool
+) -> None:
+    """Else a body of many queries could never be served; a bound of 0 lets none in."""
+    quota = Quota(concurrent=concurrent)
+    quota.here = here
+    assert quota.has_place(count) is has

@@ -143,7 +143,7 @@ def test_a_pair_that_is_left_out_has_no_jitter() -> None:
     assert (found.moved, found.repeat_sd, found.greatest, found.is_deterministic) == ({}, 0.0, None, True)
 
 
-def test_each_situation_is_measured_against_the_pair_alone() -> None:
+def test_e3_each_situation_is_measured_against_the_pair_alone() -> None:
     """A score that grows with the number of mates moves in company and not over repeats or places."""
     calls = []
 

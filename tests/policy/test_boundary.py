@@ -11,7 +11,7 @@ from cascade.policy.boundary import above, at_least, at_most, best_first
 
 
 @pytest.mark.parametrize("bound", [0.1 + 0.2, 1e-6, 1.0, 1234.5])
-def test_a_tie_is_not_above_and_what_rounding_makes_of_it_is_not_either(bound: float) -> None:
+def test_e9_a_tie_is_not_above_and_what_rounding_makes_of_it_is_not_either(bound: float) -> None:
     """The bound itself, and what lies a few last bits off it, is neither more nor less than it."""
     ties = np.array([bound, np.nextafter(bound, math.inf), np.nextafter(bound, 0.0), bound * (1 + 1e-12)])
     assert not above(ties, bound).any()
@@ -21,7 +21,7 @@ def test_a_tie_is_not_above_and_what_rounding_makes_of_it_is_not_either(bound: f
 
 
 @pytest.mark.parametrize("bound", [0.3, 1e-6, 1234.5])
-def test_what_differs_by_more_than_rounding_is_told_apart(bound: float) -> None:
+def test_e9_what_differs_by_more_than_rounding_is_told_apart(bound: float) -> None:
     """A millionth more is above, a millionth less is below."""
     more, less = bound * (1 + 1e-6), bound * (1 - 1e-6)
     assert above(np.array([more, less]), bound).tolist() == [True, False]
@@ -34,7 +34,7 @@ def test_nothing_is_above_where_nothing_is_known() -> None:
     assert above(np.array([math.nan, -math.inf, math.inf]), 0.0).tolist() == [False, False, True]
 
 
-def test_a_noisy_value_has_to_clear_the_bound_by_its_noise() -> None:
+def test_e3_a_noisy_value_has_to_clear_the_bound_by_its_noise() -> None:
     """Noise counts against the decision on either side, and only there."""
     assert at_least(0.8, 0.7, noise=0.1)
     assert not at_least(0.8, 0.7, noise=0.11)

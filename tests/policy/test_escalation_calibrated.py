@@ -83,7 +83,7 @@ def test_what_is_worth_its_price_is_sent_and_the_action_says_how_much(k: int, se
 
 
 @_HEADS
-def test_a_candidate_that_is_worth_exactly_the_price_is_not_sent(k: int) -> None:
+def test_e9_a_candidate_that_is_worth_exactly_the_price_is_not_sent(k: int) -> None:
     """Nor one that rounding puts beside it; a price a millionth lower sends it."""
     known = _known(_SCORES)
     fifth = float(np.sort(_values(_ONE_CHANNEL, known, k))[::-1][4])
@@ -133,7 +133,7 @@ def test_what_the_small_stage_left_out_is_not_sent(drawn: Lists, price: float) -
     ("accept", "direction"),
     [("margin_at_least", 1), ("entropy_at_most", -1), ("expected_loss_at_most", -1)],
 )
-def test_accept_thresholds_point_the_right_way(k: int, accept: str, direction: int) -> None:
+def test_e9_accept_thresholds_point_the_right_way(k: int, accept: str, direction: int) -> None:
     """The margin must be as high as its threshold, entropy and expected loss as low; at a tie each holds."""
     known = _known(_SCORES)
     rule = _rule(k=k, price_per_pair=1e-6)
@@ -159,7 +159,7 @@ def test_every_threshold_that_is_set_has_to_hold() -> None:
     assert choose_round(rule, _known(_SCORES), _ONE_CHANNEL).action is Action.QUERY
 
 
-def test_accepting_clears_the_noise_of_the_margin() -> None:
+def test_e3_accepting_clears_the_noise_of_the_margin() -> None:
     """A margin that may have been measured too high does not accept."""
     known = _known(_SCORES)
     estimates = choose_round(_rule(), known, _ONE_CHANNEL).estimates

@@ -47,3 +47,23 @@ def test_probes_are_nothing_else(written: Any) -> None:
     """A misspelt rule is refused."""
     with pytest.raises(ConfigError, match=r"^probe: "):
         parse_release(release_data(probe=written))
+
+
+@pytest.mark.parametrize("others", [{}, {"max_candidates": 50}], ids=["alone", "beside another"])
+def test_tenants_are_no_part_of_the_policy(others: dict[str, Any]) -> None:
+    """Whose request is served changes nothing of what a query gets, so evidence holds on; other limits are policy."""
+    plain = release_data()
+    plain.pop("limits", None)
+    if others:
+        plain["limits"] = dict(others)
+    shared = {**plain, "limits": {**others, "tenants": {"acme": {"weight": 3, "requests_per_second": 5}}}}
+    more = {**plain, "limits": {**others, "tenants": {"acme": {"weight": 2}}}}
+    assert policy_digest(plain) == policy_digest(shared) == policy_digest(more)
+    assert release_digest(plain) != release_digest(shared) != release_digest(more)
+    assert policy_digest(plain) != policy_digest({**shared, "limits": {"max_candidates": 51}})
+
+
+@pytest.mark.parametrize("written", [None, 5, {}, {"max_candidates": 50}])
+def test_limits_without_tenants_are_as_they_were(written: Any) -> None:
+    """Digests of releases that name no tenants are those of their JSON without name and evidence."""
+    assert policy_digest({"limits": written}) == release_digest({"limits": written})

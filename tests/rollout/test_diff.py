@@ -53,6 +53,13 @@ _LARGE_WORDS = "org/large, float32, tei/1.9, passthrough@1, 512 tokens, logit"
             ["depth.duplicate_head: 0.8 -> 0.9"],
         ),
         (
+            {"limits": {"tenants": {"acme": {"weight": 3}}}},
+            {"limits": {"tenants": {"acme": {"weight": 2}}}},
+            [
+                "limits.tenants.acme.weight: 3 -> 2 (Weights and quotas by tenant; one that is not named has a weight of 1 and no quota. No part of the policy digest)"
+            ],
+        ),
+        (
             {},
             {"budgets": _BUDGETS | {"total_ms": 80.5}},
             ["budgets.total_ms: 100 -> 80.5 (Deadline where the caller names none)"],

@@ -11,7 +11,8 @@ from cascade.calibration.artefact import CalibrationArtefact, artefact_digest
 from cascade.calibration.certificate import Certificate, certificate_bytes
 from cascade.errors import ConfigError
 from cascade.policy.release import policy_digest
-from cascade.rollout.bundle import build_bundle
+from cascade.rollout.bundle import build_bundle, load_bundle
+from cascade.rollout.certified import certificate_fault
 from cascade.rollout.verify import Severity, Verification, verify
 from tests.calibration.made_certificate import made_certificate
 
@@ -163,6 +164,33 @@ def _certified(folder: Path, certificate: Certificate | bytes) -> list[tuple[Sev
     written = write_release(folder, evidence=evidence)
     (folder / "calibration" / "certificate.json").write_bytes(data)
     return _told(verify(written.path, {}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, None),
+        ({"large": None}, None),
+        ({"policy_digest": None}, "it certifies a threshold and no release"),
+        ({"large": identity_of(**stage_data("large", engine="tei/1.8"))}, "large stage: engine: declared tei/1.9, fitted on tei/1.8"),
+    ],
+    ids=["holds", "unknown stage", "no release", "other stage"],
+)  # fmt: skip
+def test_why_a_certificate_does_not_hold_is_told_in_one_sentence(
+    tmp_path: Path, fields: dict[str, Any], told: str | None
+) -> None:
+    """For whoever serves: what cannot be known is no fault."""
+    _certified(tmp_path, _of_this_policy(**fields))
+    bundle = load_bundle(tmp_path / "policies" / "release.yaml", {})
+    assert certificate_fault(bundle.loaded, bundle.source) == told
+
+
+def test_a_certificate_that_is_not_there_does_not_hold_and_none_at_all_is_no_fault(tmp_path: Path) -> None:
+    """The digest is named."""
+    written = write_release(tmp_path / "a", evidence={"certificate": f"sha256:{'0' * 64}"})
+    missing, none = load_bundle(written.path, {}), load_bundle(write_release(tmp_path / "b", evidence=None).path, {})
+    assert str(certificate_fault(missing.loaded, missing.source)).startswith("artefact sha256:000")
+    assert certificate_fault(none.loaded, none.source) is None
 
 
 def _of_this_policy(**fields: Any) -> Certificate:

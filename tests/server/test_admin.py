@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cascade import __version__
-from cascade.stages.base import Observed
+from cascade.stages.base import Congestion, Observed
 from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
 from tests.server.sidecar import BODIES, sidecar
@@ -47,6 +47,7 @@ async def test_h1_status_tells_the_active_release_and_each_stage() -> None:
         "level": "normal",
         "levels": ["normal"],
         "measured": {"why_not": None, "levels": {}},
+        "evidence_faults": {},
         "stepping": {
             "why": "start",
             "since_s": 0.0,
@@ -71,3 +72,24 @@ async def test_the_admin_listener_reranks_nothing() -> None:
     served = sidecar()
     assert (await served.admin.post("/rerank", content=b"{}")).status_code == 404
     assert (await served.admin.get("/livez")).status_code == 404
+
+
+async def test_what_a_server_told_of_its_load_is_shown_with_how_old_it_is() -> None:
+    """Fresh, then stale, then so old that the server counts as one that tells nothing: gauges and status say so."""
+    clock = _Clock()
+    served = sidecar(ScriptedStage(overlap, congestion=Congestion(at=0.0, waiting=7)), clock=clock)
+    for now, stale, silent in ((15.0, 0, 0), (15.1, 1, 0), (150.0, 1, 0), (150.1, 1, 1)):
+        clock.now = now
+        shown = await served.metrics()
+        assert shown['cascade_upstream_waiting{stage="small"}'] == 7
+        assert shown['cascade_upstream_signal_stale{stage="small"}'] == stale
+        assert shown['cascade_upstream_signal_silent{stage="small"}'] == silent
+        load = (await served.admin.get("/status")).json()["stages"]["small"]["load"]
+        assert (load["stale"], load["silent"], load["age_s"]) == (bool(stale), bool(silent), now)
+
+
+class _Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now

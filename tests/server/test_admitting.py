@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import pytest
 
 from cascade.guard.seat import Bounds
+from cascade.server.access import Access
 from cascade.server.app import public_app
+from cascade.server.keys import hash_of
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
@@ -45,6 +49,15 @@ async def _together(
         for _ in range(20):
             await asyncio.sleep(0)
     return await asyncio.gather(*tasks)
+
+
+def _opened(tenant: str | None) -> Access:
+    """Return who lets in the key "key", of a tenant."""
+    entry = {"name": "one", "sha256": hash_of("key").hex()} | ({"tenant": tenant} if tenant else {})
+    with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
+        file.write(dumps({"keys": [entry]}))
+        file.flush()
+        return Access(Path(file.name), "keys_file", now=lambda: 0.0)
 
 
 def _played(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -284,5 +297,69 @@ def test_h6_at_the_end_leftovers_are_answered_with_the_best_order_so_far() -> No
         for answer in (under_way, waiting, late):
             assert (answer.status_code, answer.headers["connection"]) == (200, "close")
             assert answer.headers["x-cascade-degraded"] == "deadline_too_short"
+
+    _played(play)
+
+
+def _pairs(queries: int, documents: int) -> dict[str, list[str]]:
+    """Return a body of `/score` with so many documents for each of so many queries."""
+    every = [f"query {number}" for number in range(queries) for _ in range(documents)]
+    return {"text_1": every, "text_2": [f"text {number}" for number in range(len(every))]}
+
+
+@pytest.mark.parametrize("path", ROUTES["vllm-score"])
+def test_each_query_of_a_body_is_charged_to_its_tenants_quota(path: str) -> None:
+    """Three queries of a burst of four leave one; a query with three documents takes one."""
+
+    async def play() -> None:
+        tenants = {"acme": {"requests_per_second": 1.0, "burst": 4}}
+        served = _slow(release=_release(limits={"tenants": tenants}), bounds=Bounds(9, 9, 9, 1e9))
+        served.service.access = _opened("acme")
+        headers = {"authorization": "Bearer key"}
+        assert (await served.post(path, _pairs(3, 1), headers)).status_code == 200
+        refused = await served.post(path, _pairs(3, 1), headers)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
+        assert (await served.post(path, _pairs(1, 3), headers)).status_code == 200
+
+    _played(play)
+
+
+@pytest.mark.parametrize(
+    ("queries", "documents", "depth", "seats"), [(1, 40, 10, 1), (4, 10, 10, 4), (4, 20, 10, 4), (40, 1, 10, 4), (3, 5, 10, 2)]
+)  # fmt: skip
+def test_a_body_takes_as_many_seats_as_what_may_be_scored_of_it_fills(
+    queries: int, documents: int, depth: int, seats: int
+) -> None:
+    """A seat is worth the depth in pairs; one query has one seat."""
+
+    async def play() -> None:
+        served = _slow(release=_release(depth=depth), bounds=Bounds(9, 9, 9, 1e9))
+        asking = asyncio.create_task(served.post("/score", _pairs(queries, documents)))
+        await asyncio.sleep(0.05)
+        assert served.service.admission.in_flight == seats
+        assert (await asking).status_code == 200
+        assert served.service.admission.in_flight == 0
+
+    _played(play)
+
+
+def test_who_has_no_key_is_not_among_the_requests_held() -> None:
+    """Refused callers whose bodies never come leave room for one that is let in, and are told 401 where there is none."""
+
+    async def play() -> None:
+        served = _slow(max_requests=1)
+        served.service.access = _opened(None)
+        app = public_app(served.service)
+        refused = [asyncio.create_task(post_slowly(app, "/rerank", b"", rest=(9.0, b"{}"))) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        assert served.service.held == 0
+        body, headers = BODIES["tei"]("q", ["a"]), {"authorization": "Bearer key"}
+        let_in = asyncio.create_task(served.post("/rerank", body, headers))
+        await asyncio.sleep(0.05)
+        assert served.service.held == 1
+        assert (await served.post("/v1/rerank", BODIES["vllm"]("q", ["a"]))).status_code == 401
+        assert (await served.post("/rerank", body, headers)).status_code == 503
+        assert (await let_in).status_code == 200
+        assert [answer.status_code for answer in await asyncio.gather(*refused)] == [401] * 5
 
     _played(play)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import io
 import os
 import signal
 import socket
@@ -20,6 +21,7 @@ import yaml
 from cascade.errors import ConfigError
 from cascade.rollout.bundle import build_bundle
 from cascade.server.admin import status
+from cascade.server.announcing import announce
 from cascade.server.app import public_app
 from cascade.server.building import open_service, read_release
 from cascade.server.lifecycle import serve
@@ -36,6 +38,7 @@ from tests.rollout.arrange import (
     stage_data,
     write_release,
 )
+from tests.telemetry.captured import captured_log
 
 _BARE: Final[dict[str, Any]] = {
     "release": "bare-1",
@@ -437,6 +440,44 @@ async def test_open_service_starts_and_closes_stages(tmp_path: Path) -> None:
             exposed = service.metrics.exposition().decode()
             assert f'cascade_release_info{{digest="{service.digest}",release="bare-1"' in exposed
     assert asyncio.all_tasks() == before
+
+
+async def test_evidence_that_does_not_hold_is_shown_while_serving(tmp_path: Path) -> None:
+    """By kind, as a gauge and in `/status`: a certificate that is not there, and a report of another policy."""
+    evidence = {"certificate": f"sha256:{'0' * 64}", "report": f"sha256:{hashlib.sha256(report_for({})).hexdigest()}"}
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "artifacts" / f"{hashlib.sha256(report_for({})).hexdigest()}.json").write_bytes(report_for({}))
+    async with open_service(Settings(release=_release(tmp_path, evidence=evidence)), {}) as service:
+        shown = service.metrics.exposition().decode()
+        assert 'cascade_evidence_mismatch{kind="certificate"} 1.0' in shown
+        assert 'cascade_evidence_mismatch{kind="report"} 1.0' in shown
+        faults = status(service)["evidence_faults"]
+        assert faults["certificate"].startswith("artefact sha256:000")
+        assert faults["report"].startswith("its report is of the policy ")
+        with captured_log() as log, socket.create_server(("127.0.0.1", 0)) as bound:
+            announce(service, bound, bound)
+        told = {line["kind"]: line["why"] for line in _lines(log) if line["event"] == "evidence does not hold"}
+        assert told == faults
+    async with open_service(Settings(release=_release(tmp_path)), {}) as service:
+        assert 'cascade_evidence_mismatch{kind="report"} 0.0' in service.metrics.exposition().decode()
+        assert status(service)["evidence_faults"] == {}
+
+
+def _lines(log: io.BytesIO) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in log.getvalue().splitlines()]
+
+
+async def test_a_fault_of_a_look_that_could_not_wait_is_counted(tmp_path: Path) -> None:
+    """The loop runs that look by itself, so nobody else would tell of its fault."""
+    async with open_service(Settings(release=_release(tmp_path)), {}) as service:
+        assert service.stepping is not None
+
+        def fails(level: int) -> None:
+            raise ValueError("canary")
+
+        service.stepping._soon(lambda: fails(1))
+        await asyncio.sleep(0)
+        assert b"cascade_internal_faults_total 1.0" in service.metrics.exposition()
 
 
 async def test_a_pinned_level_asks_its_stages_only_and_starts_them_all(tmp_path: Path) -> None:

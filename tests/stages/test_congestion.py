@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Awaitable, Callable
 
 import httpx
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade.policy.release import HttpStage
 from cascade.stages.base import Congestion
-from cascade.stages.congestion import is_failing, joined, read_load
+from cascade.stages.congestion import is_failing, is_pressed, joined, read_load
 from cascade.stages.http import HttpReranker
 from cascade.stages.upstream import Reply
 from cascade.testing.clock import run_virtual
 from cascade.testing.rerank_api import FakeHosted, FakeInfinity, FakeLlamaCpp, FakeSglang
 from cascade.testing.upstream import FakeServer, FakeTei, FakeVllm
+from tests.telemetry.captured import captured_log
 
 from .arrange import api_spec, running, score, tei_spec, vllm_spec
 
@@ -220,6 +223,59 @@ def test_an_answer_does_not_refresh_what_it_does_not_tell() -> None:
         await asyncio.sleep(30)
         assert stage.congestion is not None
         assert (stage.congestion.queue_ms, stage.congestion.waiting) == (None, 11.0)
+
+    play(server, tei_spec(), then)
+
+
+def _signals(log: io.BytesIO) -> list[tuple[str, str]]:
+    """Return level and stage of each line about a load signal."""
+    lines = [orjson.loads(line) for line in log.getvalue().splitlines()]
+    return [(line["level"], line["stage"]) for line in lines if line["event"] == "load signal"]
+
+
+def _pressed(told: Congestion | None, now: float) -> bool:
+    return is_pressed(told, now, call_ms=10, queue_ms=None, most_texts=100)
+
+
+@pytest.mark.parametrize(
+    ("age", "pressed"), [(0, False), (15, False), (15.1, True), (150, True), (150.1, False), (9999, False)]
+)
+def test_a_signal_that_is_stale_presses_until_it_is_so_old_that_the_server_is_silent(age: float, pressed: bool) -> None:
+    """Unknown counts as full for ten times the time after which it is unknown, and not for ever."""
+    assert _pressed(Congestion(at=0.0, waiting=0), age) is pressed
+
+
+def test_what_has_fallen_silent_is_left_out_beside_what_is_stale() -> None:
+    """A header that was told 20 s ago still presses where the metrics went long ago, and the other way round."""
+    old, new = Congestion(at=0.0, waiting=3), Congestion(at=180.0, queue_ms=2)
+    assert joined(old, new, 200.0) == new
+    assert joined(new, old, 200.0) == new
+    assert _pressed(joined(old, new, 200.0), 200.0)
+    silent = joined(old, new, 400.0)
+    assert silent is not None
+    assert silent.is_silent(400.0)
+    assert not _pressed(silent, 400.0)
+
+
+def test_a_server_that_stops_telling_for_good_is_written_down_once_and_when_it_tells_again() -> None:
+    """After 150 s the log says that it counts as one that never told; what it told last is still shown, as silent."""
+    server = Failing()
+
+    async def then(stage: HttpReranker) -> None:
+        clock = asyncio.get_running_loop().time
+        with captured_log() as log:
+            await asyncio.sleep(1)
+            server.ends = httpx.ConnectError("m")
+            await asyncio.sleep(148)
+            assert _signals(log) == []
+            await asyncio.sleep(60)
+            assert _signals(log) == [("warning", "large")]
+            assert stage.congestion == Congestion(at=0.0, waiting=11.0)
+            assert stage.congestion.is_silent(clock())
+            server.ends = TEI_TEXT
+            await asyncio.sleep(60)
+            assert _signals(log) == [("warning", "large"), ("info", "large")]
+            assert not stage.congestion.is_silent(clock())
 
     play(server, tei_spec(), then)
 

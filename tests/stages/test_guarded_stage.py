@@ -81,6 +81,21 @@ def test_callers_in_a_hurry_do_not_open_it_for_others() -> None:
     run_virtual(play())
 
 
+def test_patient_callers_open_it_on_a_black_hole_whoever_is_in_a_hurry_between_them() -> None:
+    """Rounds of callers in a hurry say nothing, and break no row: five others within the window are enough."""
+
+    async def play() -> None:
+        server = FakeTei(hangs=True)
+        async with running(server, tei_spec(), budget_ms=100) as stage:
+            for _ in range(5):
+                assert stage.guarded.breaker is CLOSED
+                await fails(stage, StageTimeout, within_ms=40)
+                await fails(stage, StageTimeout, within_ms=100)
+            await fails(stage, StageBreakerOpen, within_ms=40)
+
+    run_virtual(play())
+
+
 def test_clients_that_give_up_on_a_black_hole_open_it_all_the_same() -> None:
     """They went away before the deadline, but after half of the budget."""
 

@@ -61,3 +61,21 @@ def test_a_fault_is_counted_where_no_line_can_be_written(closed: bool) -> None:
             stream.close()
         Faults(metrics, lambda: 0.0)(ValueError("canary"))
     assert metrics.registry.get_sample_value("cascade_internal_faults_total") == 1
+
+
+def test_a_callback_of_a_loop_tells_of_its_fault_and_raises_nothing() -> None:
+    """The loop would write it down in a form of its own, uncounted."""
+    metrics = Metrics()
+    called: list[int] = []
+    faults = Faults(metrics, lambda: 0.0)
+
+    def fails() -> None:
+        called.append(1)
+        raise ValueError("canary")
+
+    with captured_log() as log:
+        faults.counting(fails)()
+        faults.counting(lambda: called.append(2))()
+    assert called == [1, 2]
+    assert b"cascade_internal_faults_total 1.0" in metrics.exposition()
+    assert b"canary" not in log.getvalue()

@@ -27,9 +27,10 @@ from cascade.types import (
     Verdict,
 )
 from tests.telemetry.decisions import decision, decisions, round_of
+from tests.telemetry.every_series import LISTENERS, every_series
 
 _STAGES = {"small", "large"}
-_LISTENERS = {"public", "admin"}
+_LISTENERS = set(LISTENERS)
 _REFUSALS = {"400", "401", "403", "408", "413", "415", "422", "429", "503"}
 _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_requests": {"dialect": set(Dialect), "stage": set(StageName)},
@@ -61,7 +62,9 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_stage_unusable": {"stage": _STAGES},
     "cascade_upstream_waiting": {"stage": _STAGES},
     "cascade_upstream_signal_stale": {"stage": _STAGES},
+    "cascade_upstream_signal_silent": {"stage": _STAGES},
     "cascade_safe_mode": {},
+    "cascade_evidence_mismatch": {"kind": {"certificate", "report"}},
     "cascade_level": {},
     "cascade_level_pinned": {},
     "cascade_level_steps": {"why": set(LevelReason)},
@@ -103,18 +106,7 @@ def _moved(before: Mapping[Any, float], after: Mapping[Any, float]) -> set[str]:
 @given(st.lists(decisions, max_size=5))
 def test_every_label_has_a_closed_set_of_values(made: list[Decision]) -> None:
     """Whatever is decided, no series appears beyond those known beforehand."""
-    metrics = Metrics()
-    metrics.activate("r1", "sha256:0")
-    metrics.admission.name_tenants(["acme"])
-    for lane in Lane:
-        metrics.admission.waiting.labels(lane).set(1)
-        metrics.admission.seats.labels(lane).set(1)
-    for listener in _LISTENERS:
-        metrics.keys.live.labels(listener).set(1)
-    for name in (StageName.SMALL, StageName.LARGE):
-        metrics.guards.show(name, BreakerState.OPEN, limit=1, in_flight=1, waiting=1)
-        for gauge in (metrics.unusable, metrics.waiting, metrics.signal_stale):
-            gauge.labels(name).set(1)
+    metrics = every_series()
     for item in made:
         metrics.observe(item)
     seen: dict[str, dict[str, set[str]]] = {}
