@@ -31,6 +31,7 @@ test-engines: $(VENV)/installed
 
 soak: $(VENV)/installed
 	$(BIN)/python -m evals.soak --seconds 600 --faults 10000 --seed 1
+	$(BIN)/python -m evals.soak.activations --activations 1000 --rate 200 --seed 1
 
 check: $(VENV)/installed
 	scripts/check

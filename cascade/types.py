@@ -12,6 +12,7 @@ from cascade.text import Text
 __all__ = [
     "LOWEST_PRIORITY",
     "Action",
+    "Arm",
     "BreakerState",
     "Candidate",
     "Decision",
@@ -48,6 +49,17 @@ class StageName(StrEnum):
     LARGE = "large"
     SMALL = "small"
     RETRIEVAL = "retrieval"
+
+
+class Arm(StrEnum):
+    """Which release of a rollout decides, and for whom. The list is closed.
+
+    ``canary`` answers its share of the traffic; ``shadow`` scores beside answers, and nobody waits for it.
+    """
+
+    STABLE = "stable"
+    CANARY = "canary"
+    SHADOW = "shadow"
 
 
 class DegradedReason(StrEnum):
@@ -264,7 +276,8 @@ class StageScores:
 class Round:
     """One call of a stage as the decision records it. ``outcome`` is ``ok`` or a degraded reason.
 
-    ``sent`` is 0 where nothing left for the stage.
+    ``sent`` is 0 where nothing left for the stage. ``top`` is the best raw score, None where there is none:
+    no part of what was decided, so rounds that differ in it alone are equal.
     """
 
     stage: StageName
@@ -277,6 +290,7 @@ class Round:
     code: str
     elapsed_ms: float
     cost: StageCost | None = None
+    top: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +329,8 @@ class Decision:
 
     The log line, the metrics, the headers and ``explain`` derive from it. Indices are positions in
     the request's candidates. ``depth_reason`` is a `DepthReason`, ``signals`` those that the release's
-    rules read, and ``misfit`` is why the calibration did not hold, where the safe mode decided.
+    rules read, and ``misfit`` is why the calibration did not hold, where the safe mode decided. ``arm`` is the one of
+    the rollout that decided; with one release it is ``stable``.
     """
 
     id: str
@@ -342,6 +357,7 @@ class Decision:
     deadline_ms: float
     total_ms: float
     own_ms: float
+    arm: Arm = Arm.STABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,16 @@ def configuration() -> str:
         _table(levels.LevelSpec),
         "### overload\n\nHow levels are stepped is told in [overload.md](overload.md).\n",
         _table(model.Overload),
+        "### rollout\n\nNot part of the policy digest. How a release is rolled out is told in [rollout.md](rollout.md).\n",
+        _table(model.RolloutRules),
+        "#### shadow\n",
+        _table(model.ShadowRules),
+        "#### guardrails\n\n`null` switches one off.\n",
+        _table(model.GuardrailLimits),
+        "#### prices\n",
+        _table(model.Prices),
+        "#### A smoke query\n\nIts text is in no log, error or table; only `config dump` without `--expand` prints it, with the release as written.\n",
+        _table(model.SmokeQuery),
         "### evidence\n\nNot part of the policy digest. A digest is `sha256:` and that of the file's bytes.\n",
         _table(model.Evidence),
         f"### stages: a server\n\nAdapters {', '.join(f'`{name}`' for name in _HTTP)}. Nothing declared here is sent to "
@@ -172,8 +182,10 @@ def _plain(annotation: Any) -> str:
 def metrics() -> str:
     """Return docs/metrics.md."""
     rows = ["| metric | kind | labels | what it is |", "|---|---|---|---|"]
-    for family in Metrics().registry.collect():
-        labels = sorted({label for sample in family.samples for label in sample.labels} - {"le"})
+    registry = Metrics().registry
+    for family in registry.collect():
+        collector = registry._names_to_collectors[family.name]  # noqa: SLF001 - a label without values is told nowhere else
+        labels = sorted(getattr(collector, "_labelnames", ()))
         suffix = "_total" if family.type == "counter" else ""
         rows.append(f"| `{family.name}{suffix}` | {family.type} | {', '.join(labels)} | {family.documentation} |")
     head = (

@@ -11,11 +11,10 @@ from typing import Final
 
 from cascade.capacity.demand import Basis, Evidence
 from cascade.capacity.distribution import Distribution
-from cascade.capacity.record_lines import RequestLine, RequestLines
 from cascade.capacity.traffic import Arrivals, Traffic, Window
 from cascade.errors import ConfigError
-from cascade.replay.record_lines import HeadLine
-from cascade.types import Action
+from cascade.replay.record_lines import DecisionLine, HeadLine, Lines
+from cascade.types import Action, DegradedReason, StageName
 
 __all__ = ["FEW_RECORDS", "Counts", "Digests", "Recorded", "traffic_of_records"]
 
@@ -43,8 +42,8 @@ class Counts:
     """What became of the lines read.
 
     ``in_windows`` of the records came in whole windows; ``empty_windows`` had none. ``of_release`` tell what the
-    release sends, of which ``degraded`` were degraded. ``again`` were read before; ``torn``, ``strange`` and
-    ``headless`` are lines that say nothing.
+    release sends, of which ``degraded`` were degraded. ``again`` were read before, ``shadows`` are decisions that no
+    request asked for; ``torn``, ``strange`` and ``headless`` are lines that say nothing.
     """
 
     records: int
@@ -53,6 +52,7 @@ class Counts:
     of_release: int
     degraded: int
     again: int
+    shadows: int
     torn: int
     strange: int
     headless: int
@@ -79,9 +79,9 @@ class _Sent:
     small_tokens: defaultdict[float, float] = field(default_factory=lambda: defaultdict(float))
     large_tokens: defaultdict[float, float] = field(default_factory=lambda: defaultdict(float))
 
-    def add(self, line: RequestLine, weight: float, small: int, large: Sequence[int]) -> None:
+    def add(self, line: DecisionLine, weight: float, small: int, large: Sequence[int]) -> None:
         self.records += 1
-        self.degraded += line.is_degraded
+        self.degraded += any(reason != DegradedReason.LOAD_LEVEL for reason in line.degraded)
         self.weight += weight
         self.small += weight * small
         self.large += weight * len(large)
@@ -121,8 +121,8 @@ class _Gathered:
     was: defaultdict[str, _Sent] = field(default_factory=lambda: defaultdict(_Sent))
     would: defaultdict[str, _Sent] = field(default_factory=lambda: defaultdict(_Sent))
 
-    def add(self, head: HeadLine, line: RequestLine, digests: Digests) -> None:
-        weight = 1.0 / line.propensity
+    def add(self, head: HeadLine, line: DecisionLine, digests: Digests) -> None:
+        weight = 1.0 / line.recorded
         self.moments.append(_Moment(line.time.timestamp(), weight, line.query_hash))
         self.candidates[len(line.tokens)] += weight
         for count in line.tokens:
@@ -130,7 +130,8 @@ class _Gathered:
         self.query_tokens += weight * line.q_tokens
         level, would = line.load_level or digests.first_level, line.would
         if head.mode == "cascade" and head.policy_digest == digests.policy:
-            self.was[level].add(line, weight, line.small_pairs, line.escalated)
+            asked = any(one.stage is StageName.SMALL for one in line.rounds)
+            self.was[level].add(line, weight, line.depth if asked else 0, line.escalated)
         elif head.mode == "observe" and head.policy_digest == digests.observing and would is not None:
             small = 0 if would.action is Action.DIRECT else would.depth
             self.would[level].add(line, weight, small, would.escalated)
@@ -142,15 +143,21 @@ class _Gathered:
 
 
 def traffic_of_records(paths: Sequence[Path], *, window_s: float, burst_factor: float, digests: Digests) -> Recorded:
-    """Return the workload of some files of records: each stands for 1 / propensity requests.
+    """Return the workload of some files of records: each stands for 1 / sample requests, whatever arm decided it.
 
     Windows of ``window_s`` seconds begin with the first record; what came behind the last whole one counts for sizes,
     not for rates. Raises ConfigError where there is no record, or less than one window of them.
     """
-    lines = RequestLines(paths)
+    lines = Lines(paths)
     found = _Gathered()
-    for head, line in lines:
-        found.add(head, line, digests)
+    seen: set[str] = set()
+    again = 0
+    for line in lines:
+        if line.decision_id in seen:
+            again += 1
+        else:
+            seen.add(line.decision_id)
+            found.add(lines.heads[line.head], line, digests)
     if not found.moments:
         raise ConfigError(_no_record(lines))
     arrivals, in_windows = _arrivals(found.moments, window_s, burst_factor)
@@ -172,7 +179,8 @@ def traffic_of_records(paths: Sequence[Path], *, window_s: float, burst_factor: 
             empty_windows=sum(not window.qps for window in arrivals.windows),
             of_release=sum(each.records for each in telling),
             degraded=sum(each.degraded for each in telling),
-            again=lines.again,
+            again=again,
+            shadows=lines.shadows,
             torn=lines.unread.torn,
             strange=lines.unread.strange,
             headless=lines.unread.headless,
@@ -180,7 +188,7 @@ def traffic_of_records(paths: Sequence[Path], *, window_s: float, burst_factor: 
     )
 
 
-def _no_record(lines: RequestLines) -> str:
+def _no_record(lines: Lines) -> str:
     unread = lines.unread
     told = (
         (unread.torn, "torn"),

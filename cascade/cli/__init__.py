@@ -7,10 +7,11 @@ import sys
 import typer
 
 from cascade import __version__
-from cascade.cli import calibrate, collect, config, doctor, example, keys, release, rerank, serve
+from cascade.cli import calibrate, collect, config, doctor, example, keys, release, rerank, rollout, serve
 from cascade.cli.capacity import capacity
 from cascade.cli.certify import certify
 from cascade.cli.eval import evaluate_tables
+from cascade.cli.explain import explain
 from cascade.cli.off_policy import off_policy
 from cascade.cli.parity import parity
 from cascade.errors import CascadeError
@@ -29,11 +30,13 @@ app.command("certify")(certify)
 app.command("off-policy")(off_policy)
 app.command("parity")(parity)
 app.command("capacity")(capacity)
+app.command("explain")(explain)
 app.command("doctor")(doctor.doctor)
 config.app.command("example")(example.example)
 app.add_typer(config.app, name="config")
 app.add_typer(keys.app, name="keys")
 app.add_typer(release.app, name="release")
+app.add_typer(rollout.app, name="rollout")
 
 
 @app.callback(invoke_without_command=True)

@@ -28,7 +28,9 @@ from cascade.cli.capacity_inputs import (
 from cascade.cli.capacity_tables import print_plan
 from cascade.cli.options import ReleaseFile
 from cascade.errors import ConfigError
-from cascade.rollout.load import LoadedRelease, default_release_path, load_release, offline
+from cascade.rollout.load import LoadedRelease, offline
+from cascade.server.reading import read_release
+from cascade.server.settings import load_settings
 
 __all__ = ["capacity"]
 
@@ -87,7 +89,7 @@ def capacity(
     ] = None,
 ) -> None:
     """Plan replicas of each stage for a workload, at every level of a release, with headroom. No server is asked."""
-    loaded = load_release(release or default_release_path(), offline(os.environ))
+    loaded = read_release(load_settings({"release": release}, environment={}), offline(os.environ))
     arriving = _arriving(loaded, workload, records or [], window_seconds, burst)
     if not 0 < growth < math.inf:
         raise ConfigError("--growth: write a number above 0")

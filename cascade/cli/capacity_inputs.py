@@ -108,6 +108,7 @@ def _told(counts: Counts) -> list[str]:
         ),
         (counts.empty_windows, "windows without a record count as without a query; were records lost there?"),
         (counts.again, "records were read before, and count once"),
+        (counts.shadows, "records are of shadows: no request asked for them, and what they sent is not counted"),
         (counts.degraded, "of the records that tell what is sent were degraded, and may have sent less than planned"),
         (counts.torn, "lines torn"),
         (counts.strange, "lines that are no record of this version"),

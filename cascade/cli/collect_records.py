@@ -39,6 +39,7 @@ def _told(counts: Counts, *, complete: bool) -> list[str]:
         (counts.incomplete, f"without all scores of both stages, {incomplete}"),
         (counts.other_release, "of other releases"),
         (counts.other_server, "scored while a server said otherwise of itself than at the end"),
+        (counts.shadows, "of shadows: they answered no request"),
         (counts.torn, "lines torn"),
         (counts.strange, "lines that are no record of this version"),
         (counts.headless, "records without the line that says what they depend on"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
 from typing import Annotated, Any
@@ -11,15 +10,13 @@ import typer
 import yaml
 
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
-from cascade.errors import ConfigError
 from cascade.policy.levels import level_named
-from cascade.policy.release import EmbeddingStage, OnnxStage
 from cascade.rollout.load import variables_of
+from cascade.rollout.loadable import check_embedded
 from cascade.server.building import query_hash, read_bundle, read_release
 from cascade.server.gate import check_keys
 from cascade.stages.build import build_stages
 from cascade.stages.onnx_model import worker_pool
-from cascade.stages.weights import find_model
 
 __all__ = ["app"]
 
@@ -38,22 +35,10 @@ def validate(release: ReleaseFile = None, config: ConfigFile = None) -> None:
     pool = worker_pool(1)
     build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=os.environ)
     pool.shutdown()
-    for spec in (loaded.release.stages.small, loaded.release.stages.large):
-        if isinstance(spec, OnnxStage | EmbeddingStage):
-            _check_libraries()
-            find_model(spec.weights)
+    check_embedded(loaded.release, fetch=True)
     if bundle.fault is not None:
         typer.echo(f"cascade: the safe mode would serve: {bundle.fault}", err=True)
     typer.echo(f"valid: release {loaded.release.release}, {loaded.digest}")
-
-
-def _check_libraries() -> None:
-    """Import what embedded stages import when they start."""
-    for name in ("onnxruntime", "tokenizers"):
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            raise ConfigError(f"embedded stages need {name}; install cascade-rerank[embedded]") from None
 
 
 @app.command()

@@ -32,7 +32,9 @@ def off_policy(
     arm: Annotated[
         list[str] | None,
         typer.Option(
-            "--arm", help="RELEASE=SHARE: a release of the random split that made the records, and its share."
+            "--arm",
+            help="RELEASE=SHARE: a release of the random split that made the records, and its share. Without shares: "
+            "the stable release and its canary, whose shares the records tell.",
         ),
     ] = None,
     calibration: Annotated[

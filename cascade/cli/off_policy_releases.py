@@ -11,7 +11,7 @@ from cascade.calibration.calibrated import Calibration
 from cascade.cli.eval_policy import load_calibration
 from cascade.errors import ConfigError
 from cascade.replay.logged.deciding import Decider
-from cascade.replay.logged.sources import Arm
+from cascade.replay.logged.sources import SplitRelease
 from cascade.rollout.load import LoadedRelease, load_release, offline
 
 __all__ = ["arm_of", "calibrations_of", "decider_of", "told_of"]
@@ -34,17 +34,22 @@ def decider_of(path: Path, calibrations: Mapping[str, Calibration]) -> tuple[Loa
     return loaded, Decider.of(loaded.release, None if named is None else calibrations[named])
 
 
-def arm_of(written: str, calibrations: Mapping[str, Calibration]) -> Arm:
-    """Return the release and the share of one --arm. Raises ConfigError."""
+def arm_of(written: str, calibrations: Mapping[str, Calibration]) -> SplitRelease:
+    """Return the release and the share of one --arm, None where it names none. Raises ConfigError."""
     path, equals, share = written.rpartition("=")
+    part = _share_of(share) if equals else None
+    loaded, decider = decider_of(Path(path if equals else written), calibrations)
+    return SplitRelease(loaded.release.release, loaded.digest, part, decider)
+
+
+def _share_of(written: str) -> float:
     try:
-        part = float(share)
+        part = float(written)
     except ValueError:
         part = -1.0
-    if not equals or not path or not 0.0 < part <= 1.0:
-        raise ConfigError("--arm: write RELEASE=SHARE, with a share above 0 and at most 1")
-    loaded, decider = decider_of(Path(path), calibrations)
-    return Arm(loaded.release.release, loaded.digest, part, decider)
+    if not 0.0 < part <= 1.0:
+        raise ConfigError("--arm: write RELEASE=SHARE, with a share above 0 and at most 1, or RELEASE alone")
+    return part
 
 
 def told_of(loaded: LoadedRelease) -> dict[str, Any]:

@@ -10,6 +10,9 @@ __all__ = ["summary_of"]
 _ESTIMATES: Final = {"ips": "IPS", "snips": "SNIPS", "dr": "DR", "difference": "minus what was logged"}
 _LEFT_OUT: Final = {
     "repeated": "there twice",
+    "shadows": "of shadows: they answered no request",
+    "unsplit": "of moments when traffic was not split",
+    "thin": "of moments when a release had less than 5%",
     "other_release": "of releases that are not in the split",
     "undecided": "of requests that nothing was decided for",
     "degraded": "degraded",

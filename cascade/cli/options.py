@@ -13,10 +13,11 @@ from cascade.server.settings import Settings, load_settings
 __all__ = ["ConfigFile", "ReleaseFile", "channels_of", "condition_of", "settings_from"]
 
 ReleaseFile = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--release",
-        help="Release in YAML, or a bundle: a folder or a .tar. Unset means the packaged default.",
+        help="Release in YAML, or a bundle: a folder, a .tar or the http(s) address of one. Unset means the packaged "
+        "default.",
         show_default=False,
     ),
 ]

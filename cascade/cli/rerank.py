@@ -49,8 +49,9 @@ def rerank(
 
 async def _rerank(settings: Settings, body: bytes) -> tuple[Ranking, Parsed]:
     async with open_service(settings) as service:
-        parsed = NativeFormat().parse(as_json(body), {}, service.pipeline.release.limits.max_documents)
-        return await rerank_parsed(service.pipeline, parsed), parsed
+        pipeline = service.traffic.stable.pipeline
+        parsed = NativeFormat().parse(as_json(body), {}, pipeline.release.limits.max_documents)
+        return await rerank_parsed(pipeline, parsed), parsed
 
 
 def _print_table(ranking: Ranking) -> None:

@@ -74,6 +74,10 @@ class Admission:
         self._closed = False
         self.in_flight = 0
 
+    def hold_to(self, quotas: Mapping[str, Quota]) -> None:
+        """Hold tenants to these quotas from now on; a request under way stays counted in the quota that it began with."""
+        self._quotas = dict(quotas)
+
     def waiting(self, lane: Lane) -> int:
         """Return how many requests wait in a lane."""
         return len(self._line(lane).queue)

@@ -57,6 +57,8 @@ class _Size:
         """Return the percentile by nearest rank, None where too few rounds are within the window."""
         while self.rounds and now - self.rounds[0][0] > _WINDOW_SECONDS:
             self._drop()
+        if not self.rounds:
+            self.enough = _ENOUGH  # what fewer were enough for is forgotten
         known = len(self.ordered)
         return None if known < self.enough else self.ordered[math.ceil(_QUANTILE * known) - 1]
 

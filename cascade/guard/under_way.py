@@ -10,11 +10,26 @@ __all__ = ["UnderWay"]
 
 
 class UnderWay:
-    """Hold the time scope of every request under way. ``ended`` tells that none has any time from now on."""
+    """Hold the time scope of every request under way. ``ended`` tells that none has any time from now on.
+
+    A part can be ended alone, and ends with the whole.
+    """
 
     def __init__(self) -> None:
         self._scopes: set[asyncio.Timeout] = set()
+        self._parts: set[UnderWay] = set()
         self.ended = False
+
+    def part(self) -> UnderWay:
+        """Return a part of this, to be handed back to `forget`."""
+        part = UnderWay()
+        part.ended = self.ended
+        self._parts.add(part)
+        return part
+
+    def forget(self, part: UnderWay) -> None:
+        """Let go of a part."""
+        self._parts.discard(part)
 
     @contextmanager
     def within(self, scope: asyncio.Timeout) -> Iterator[None]:
@@ -32,6 +47,8 @@ class UnderWay:
         self.ended = True
         for scope in self._scopes:
             _end(scope)
+        for part in self._parts:
+            part.end()
 
 
 def _end(scope: asyncio.Timeout) -> None:

@@ -13,7 +13,7 @@ from cascade.policy.escalation import orders_by_fit
 from cascade.policy.merge import merge, outward_scores, rank_changes, to_unit
 from cascade.policy.release import Release
 from cascade.stages.base import Stage
-from cascade.types import Decision, Level, RankedCandidate, Ranking, StageName
+from cascade.types import Arm, Decision, Level, RankedCandidate, Ranking, StageName
 
 __all__ = ["Answering"]
 
@@ -28,6 +28,7 @@ class Answering:
     stages: Mapping[StageName, Stage]
     clock: Clock
     hash_query: Callable[[str], str]
+    arm: Arm = Arm.STABLE
 
     def rank(self, run: Run, started: float, asked_ms: float) -> Ranking:
         """Return the best order that the run's scores make, and what was decided; ``started`` is on the clock."""
@@ -66,6 +67,7 @@ class Answering:
             deadline_ms=asked_ms,
             total_ms=elapsed_s * 1000,
             own_ms=max(0.0, elapsed_s - run.awaited_s) * 1000,
+            arm=self.arm,
         )
         return Ranking(results, decision)
 

@@ -10,9 +10,10 @@ from cascade.guard.beside import Beside
 from cascade.guard.deadline import Clock, Deadline
 from cascade.pipeline.rounds import Rounds
 from cascade.pipeline.run import Run
+from cascade.pipeline.tap import Tap
 from cascade.policy.release import Release
-from cascade.telemetry.records import Decided, Recorder
-from cascade.types import Decision, StageName
+from cascade.telemetry.records import Assignment, Decided, Recorder
+from cascade.types import Decision, Ranking, StageName
 
 __all__ = ["Keeping"]
 
@@ -21,7 +22,8 @@ __all__ = ["Keeping"]
 class Keeping:
     """Hand decided requests of one release to a recorder, where there is one. It never costs an answer.
 
-    In mode observe, ``beside`` bounds how many the small stage scores at a time for it.
+    In mode observe, ``beside`` bounds how many the small stage scores at a time for it; without one it scores none.
+    ``tap`` is offered every answered request.
     """
 
     release: Release
@@ -31,18 +33,34 @@ class Keeping:
     count_fault: Callable[[BaseException], None]
     recorder: Recorder | None
     beside: Beside | None
+    tap: Tap
 
-    def keep(self, run: Run, decision: Decision) -> None:
+    def keep(self, run: Run, ranking: Ranking, assigned: Assignment) -> None:
         """Hand the decided request to the recorder; in mode observe once the small stage has scored it too."""
+        if (offer := self.tap.offer) is not None:
+            try:
+                offer(run.request, ranking, assigned)
+            except Exception as error:  # noqa: BLE001 - a boundary of its own: what is scored beside never costs an answer
+                self.count_fault(error)
+        self._keep(run, ranking.decision, assigned)
+
+    def _keep(self, run: Run, decision: Decision, assigned: Assignment) -> None:
         recorder = self.recorder
         if recorder is None or not recorder.wants(decision.query_hash):
             return
         decided = Decided(
-            run.request, decision, self.release, self.calibration, run.small, run.large, frozenset(run.excluded)
+            run.request,
+            decision,
+            self.release,
+            self.calibration,
+            run.small,
+            run.large,
+            frozenset(run.excluded),
+            assigned=assigned,
         )
-        if self.release.mode == "cascade" or not run.depth:
+        if self.release.mode == "cascade" or not run.depth or self.beside is None:
             self._record(recorder, decided)
-        elif self.beside is None or not self.beside.start(lambda: self._score_beside(recorder, decided)):
+        elif not self.beside.start(lambda: self._score_beside(recorder, decided)):
             self._record(recorder, replace(decided, dropped=True))
 
     async def _score_beside(self, recorder: Recorder, decided: Decided) -> None:

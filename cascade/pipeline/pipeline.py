@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from cascade.calibration.calibrated import Calibration
 from cascade.errors import NotAnswered
@@ -14,6 +15,7 @@ from cascade.pipeline.answer import Answering
 from cascade.pipeline.keeping import Keeping
 from cascade.pipeline.rounds import Planned, Rounds
 from cascade.pipeline.run import Run
+from cascade.pipeline.tap import Tap
 from cascade.policy.budget import small_budget_ms
 from cascade.policy.depth import DepthReason, choose_depth
 from cascade.policy.escalation import Choice, choose_round, goes_direct, most_escalated
@@ -21,10 +23,13 @@ from cascade.policy.inputs import signals_of
 from cascade.policy.levels import at_level, changes_means, level_named
 from cascade.policy.release import Release
 from cascade.stages.base import Stage
-from cascade.telemetry.records import Recorder
-from cascade.types import Action, DegradedReason, Ranking, Request, StageName
+from cascade.telemetry.records import Assignment, Recorder
+from cascade.types import Action, Arm, DegradedReason, Ranking, Request, StageName
 
 __all__ = ["Pipeline"]
+
+_TO_THE_ONE: Final = Assignment()
+"""Where traffic is not split."""
 
 
 class Pipeline:
@@ -39,6 +44,7 @@ class Pipeline:
     where it was fitted for other stages: then the safe mode decides. ``recorder`` is told of every
     decided request; in mode observe, ``beside`` bounds how many the small stage scores at a time for it.
     ``under_way`` can end the time of every request at once. ``pressure`` is told of every request.
+    ``arm`` is what its decisions are tagged with. ``tap`` is offered every request that it answered.
     """
 
     def __init__(
@@ -56,6 +62,8 @@ class Pipeline:
         beside: Beside | None = None,
         under_way: UnderWay | None = None,
         pressure: Pressure | None = None,
+        arm: Arm = Arm.STABLE,
+        tap: Tap | None = None,
     ) -> None:
         self.normal = release
         self.level = level_named(release, level)
@@ -69,22 +77,57 @@ class Pipeline:
         self._under_way = under_way or UnderWay()
         self._pressure = pressure or Pressure(clock)
         self._rounds = Rounds(self.stages, clock, count_fault)
-        self._answering = Answering(self.release, self.level, calibration, self.stages, clock, hash_query)
-        self._keeping = Keeping(self.release, calibration, self._rounds, clock, count_fault, recorder, beside)
+        self._answering = Answering(self.release, self.level, calibration, self.stages, clock, hash_query, arm)
+        self._keeping = Keeping(
+            self.release, calibration, self._rounds, clock, count_fault, recorder, beside, tap or Tap()
+        )
 
     @property
     def takes_instruction(self) -> bool:
         """Tell whether every stage passes an instruction of the caller's on: at any level, as load refuses nothing."""
         return bool(self.every_stage) and all(stage.takes_instruction for stage in self.every_stage.values())
 
+    def aside(
+        self,
+        stages: Mapping[StageName, Stage],
+        *,
+        within_ms: float,
+        new_id: Callable[[], str],
+        records: bool = True,
+    ) -> Pipeline:
+        """Return a pipeline that decides as the release does at normal, for nobody: its arm is ``shadow``.
+
+        ``stages`` stand in for its own. Stages and requests have ``within_ms``, whatever the budgets say. Its decisions
+        are recorded where this one's are, if at all; no pressure is told of them, and none is answered with an error.
+        """
+        reserve_ms = min(self.normal.budgets.reserve_ms, within_ms / 2)
+        times = {"total_ms": within_ms, "small_ms": within_ms, "large_ms": within_ms, "reserve_ms": reserve_ms}
+        budgets = self.normal.budgets.model_copy(update=times)
+        return Pipeline(
+            self.normal.model_copy(update={"budgets": budgets, "fallback": "original-order"}),
+            stages,
+            calibration=self._calibration,
+            clock=self._clock,
+            new_id=new_id,
+            hash_query=self._answering.hash_query,
+            count_fault=self._count_fault,
+            recorder=self._keeping.recorder if records else None,
+            arm=Arm.SHADOW,
+        )
+
     async def rerank(
-        self, request: Request, *, arrived: float | None = None, unscored: DegradedReason | None = None
+        self,
+        request: Request,
+        *,
+        arrived: float | None = None,
+        unscored: DegradedReason | None = None,
+        assigned: Assignment = _TO_THE_ONE,
     ) -> Ranking:
         """Return the ranking of a valid request before its deadline.
 
         ``arrived`` is when the request came, on the pipeline's clock. ``unscored`` is why no stage is to be asked:
-        then the answer is first-stage order, at once. Raises NotAnswered only for a caller that asked for an
-        error in place of a degraded answer.
+        then the answer is first-stage order, at once. ``assigned`` is how the request came to this arm, for the
+        record. Raises NotAnswered only for a caller that asked for an error in place of a degraded answer.
         """
         started = self._clock() if arrived is None else arrived
         run = Run(request, self._new_id())
@@ -112,7 +155,7 @@ class Pipeline:
             run.degrade(DegradedReason.LOAD_LEVEL)
         ranking = self._answering.rank(run, started, asked_ms)
         self._pressure.answered(ranking.decision, admitted=unscored is None)
-        self._keeping.keep(run, ranking.decision)
+        self._keeping.keep(run, ranking, assigned)
         if ranking.decision.degraded and (request.fail_closed or self.release.fallback == "error"):
             raise NotAnswered(ranking.decision)
         return ranking

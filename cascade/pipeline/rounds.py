@@ -141,4 +141,5 @@ def _done(name: StageName, model: str, scored: StageScores, elapsed_ms: float) -
         code="",
         elapsed_ms=elapsed_ms,
         cost=scored.cost,
+        top=max((score for score in scored.scores if score is not None), default=None),
     )

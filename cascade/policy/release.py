@@ -22,6 +22,7 @@ from cascade.policy.escalation_rules import (
 from cascade.policy.frozen import Frozen
 from cascade.policy.level_specs import LevelSpec, whole_at
 from cascade.policy.overload import Overload
+from cascade.policy.rollout_rules import GuardrailLimits, Prices, RolloutRules, ShadowRules, SmokeQuery
 from cascade.policy.stage_specs import (
     ApiStage,
     Auth,
@@ -49,6 +50,7 @@ __all__ = [
     "Budgets",
     "EmbeddingStage",
     "Evidence",
+    "GuardrailLimits",
     "HostedStage",
     "HttpStage",
     "Limits",
@@ -56,7 +58,11 @@ __all__ = [
     "OnnxStage",
     "Overload",
     "Pooling",
+    "Prices",
     "Release",
+    "RolloutRules",
+    "ShadowRules",
+    "SmokeQuery",
     "StageBase",
     "StageSpec",
     "Stages",
@@ -71,7 +77,8 @@ __all__ = [
 ]
 
 Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
-_NO_POLICY = frozenset({"release", "evidence"})
+_NO_POLICY = frozenset({"release", "evidence", "rollout"})
+"""What changes no answer: a name, what was measured, how it is rolled out."""
 
 
 class Limits(Frozen):
@@ -132,6 +139,7 @@ class Release(Frozen):
         "and overrides nothing",
     )
     overload: Overload = Field(default=Overload(), description="How the levels are stepped")
+    rollout: RolloutRules = Field(default=RolloutRules(), description="How it is rolled out")
     evidence: Evidence | None = Field(default=None, description="Digests of what was measured of it")
 
     @property
@@ -206,7 +214,7 @@ def release_digest(data: Mapping[str, Any]) -> str:
 
 
 def policy_digest(data: Mapping[str, Any]) -> str:
-    """Return the digest of what a release does to a query: the release's without its name, evidence and tenants.
+    """Return the digest of what a release does to a query: the release's without its name, evidence, rollout and tenants.
 
     Weights and quotas say whose request is served, not what becomes of it: a report or a certificate does not speak
     of them.

@@ -32,7 +32,7 @@ _SERVER: Final = ("model", "revision", "dtype", "version", "max_length")
 class Counts:
     """What became of the lines read.
 
-    ``records`` are those of the release asked for; of these, ``incomplete`` lack a score and
+    ``shadows`` are decisions that no request asked for. ``records`` are those of the release asked for; of these, ``incomplete`` lack a score and
     ``recurring`` are older ones of a query that came again. ``other_server`` were scored while a server said
     otherwise of itself than at the end. ``torn`` lines are no JSON, ``strange`` ones no
     record, ``headless`` ones lack the line that says what they depend on. ``queries`` and ``of_cascade`` count queries of
@@ -45,6 +45,7 @@ class Counts:
     recurring: int
     other_release: int
     other_server: int
+    shadows: int
     torn: int
     strange: int
     headless: int
@@ -122,6 +123,7 @@ def gather(
     counts = Counts(
         **{name: tally[name] for name in ("records", "incomplete", "recurring", "other_release", "other_server")},
         **asdict(lines.unread),
+        shadows=lines.shadows,
         queries=len(latest),
         of_cascade=sum(each.head.mode == "cascade" and each.of_query["q_complete"] for each in latest.values()),
         keys=len({each.head.key for each in latest.values()}),

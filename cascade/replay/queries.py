@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade.errors import ConfigError
-from cascade.metrics import Gain, gains_of, ideal_dcg
+from cascade.metrics import Gain, gains_of, ideal_dcg, silver_gains
 from cascade.replay.columns import FloatArray, IntArray
 from cascade.replay.table import ScoreTable
 
@@ -193,8 +193,6 @@ def _judged(table: ScoreTable, number: int, rows: IntArray, k: int, gain: Gain) 
 
 def _silver(large: FloatArray, k: int) -> Judgement:
     """Let the large order judge: gain 1 / rank of it, whatever gain was asked for."""
-    scored = np.flatnonzero(np.isfinite(large))
-    gains = np.zeros(large.size)
-    gains[scored[np.argsort(-large[scored], kind="stable")]] = 1.0 / np.arange(1, scored.size + 1)
+    gains = silver_gains(large)
     nothing = np.zeros(large.size, dtype=np.bool_)
     return Judgement(gains, nothing, nothing, ideal_dcg(gains, k), 0, silver=True)

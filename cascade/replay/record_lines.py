@@ -20,15 +20,20 @@ from pydantic import (
 )
 
 from cascade.errors import ConfigError
+from cascade.replay.record_files import lines_of
 from cascade.telemetry.records import FORMAT, MOST_CHANNELS
-from cascade.types import QueryClass, StageName
+from cascade.types import Action, Arm, DegradedReason, QueryClass, StageName
 
-__all__ = ["DecisionLine", "HeadLine", "Lines", "RoundLine", "ScorerLine", "Unread"]
+__all__ = ["DecisionLine", "HeadLine", "Lines", "RoundLine", "ScorerLine", "Unread", "WouldLine"]
+
+_DECIDED_SAFELY: Final = DegradedReason.CALIBRATION_MISMATCH
+_OK: Final = "ok"
 
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{8,64}$")]
 Name = Annotated[str, Field(pattern="^[A-Za-z0-9_.:-]{1,80}$")]
 Scores = tuple[float | None, ...]
 Place = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class _Line(BaseModel):
@@ -70,33 +75,91 @@ class RoundLine(_Line):
     elapsed_ms: float
 
 
+class WouldLine(_Line):
+    """What a release of mode observe would have decided."""
+
+    depth: Place
+    action: Action
+    escalated: tuple[Place, ...]
+
+
 class DecisionLine(_Line):
-    """One decided request. Arrays go by position in the request's candidates."""
+    """One decided request. Arrays go by position in the request's candidates.
+
+    ``signals`` are those that the release's rules read, ``tokens`` those of each candidate's pair, estimated.
+    ``propensity`` is that of the arm and of being recorded, ``sample`` the latter alone; what was written before
+    there were arms has no ``sample``, and the two are one.
+    """
 
     kind: Literal["decision"]
     head: Hash
     time: AwareDatetime
+    decision_id: Annotated[str, Field(min_length=1, max_length=200)]
     query_hash: Hash
     tenant: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,64}$")] | None
+    load_level: str | None = None
+    arm: Arm = Arm.STABLE
+    of: str | None = None
+    top_n: Place
     depth: Place
+    depth_reason: str
+    escalated: tuple[Place, ...]
+    degraded: tuple[str, ...]
+    rank_changes_at_5: Place
+    sample: Share | None = None
+    propensity: Share
+    signals: dict[str, float | None]
     q_class: QueryClass
     q_tokens: Place
     q_identifiers: Place
     instruction: Hash | None
     excluded: tuple[Place, ...]
     ids: Annotated[tuple[Hash, ...], Field(min_length=1)]
-    tokens: tuple[Place, ...]
+    tokens: tuple[Annotated[int, Field(ge=1)], ...]
     small: Scores
     large: Scores
     channels: Annotated[dict[Name, Scores], Field(max_length=MOST_CHANNELS)]
     rounds: tuple[RoundLine, ...]
+    beside: str | None
+    would: WouldLine | None
 
     @model_validator(mode="after")
     def _as_long_as_each_other(self) -> Self:
+        count = len(self.ids)
         columns = (self.tokens, self.small, self.large, *self.channels.values())
-        if any(len(column) != len(self.ids) for column in columns) or self.depth > len(self.ids):
+        if any(len(column) != count for column in columns) or self.depth > count:
             raise ValueError("columns differ in length")
+        would = self.would
+        places = self.escalated + (() if would is None else would.escalated)
+        if max(places, default=0) >= count or (would is not None and would.depth > count):
+            raise ValueError("a place that no candidate has")
+        if self.sample is not None and self.propensity > self.sample:
+            raise ValueError("more likely than recorded")
         return self
+
+    @property
+    def recorded(self) -> float:
+        """Return the share of the queries that is recorded: this one stands for so many, whatever arm decided it."""
+        return self.propensity if self.sample is None else self.sample
+
+    @property
+    def arm_probability(self) -> float:
+        """Return how likely its arm was for this request."""
+        return self.propensity / self.recorded
+
+    @property
+    def is_degraded(self) -> bool:
+        """Tell whether trouble decided it. That a calibration does not hold is no trouble: the safe mode decides."""
+        return any(reason != _DECIDED_SAFELY for reason in self.degraded)
+
+    @property
+    def small_depth(self) -> int:
+        """Return how many of the first candidates the small stage scored: all within depth, or none.
+
+        In mode observe that is beside the answer.
+        """
+        went_well = any(one.stage is StageName.SMALL and one.outcome == _OK for one in self.rounds)
+        return self.depth if went_well else 0
 
     @property
     def is_complete(self) -> bool:
@@ -108,7 +171,7 @@ class DecisionLine(_Line):
 
     def ms_a_pair(self, stage: StageName) -> float | None:
         """Return the milliseconds of a stage's rounds for each pair sent, None where no round went well."""
-        went_well = [one for one in self.rounds if one.stage is stage and one.outcome == "ok"]
+        went_well = [one for one in self.rounds if one.stage is stage and one.outcome == _OK]
         sent = sum(one.sent for one in went_well)
         return sum(one.elapsed_ms for one in went_well) / sent if sent else None
 
@@ -127,27 +190,31 @@ class Unread:
 
 @dataclass(slots=True)
 class Lines:
-    """The lines of some files of records, in the order given, as they are gone through."""
+    """The decided requests in some files of records, JSON lines or Parquet, in the order given.
+
+    A file is gone through line by line; held are the heads. ``shadows`` counts decisions of shadows: they answered
+    no request, and are passed over.
+    """
 
     paths: Sequence[Path]
     heads: dict[str, HeadLine] = field(default_factory=dict)
     unread: Unread = field(default_factory=Unread)
+    shadows: int = 0
 
     def __iter__(self) -> Iterator[DecisionLine]:
         for path in self.paths:
-            yield from self._of(path)
+            for line in lines_of(path):
+                read = self.read(line, path)
+                if read is not None and read.arm is Arm.SHADOW:
+                    self.shadows += 1
+                elif read is not None:
+                    yield read
 
-    def _of(self, path: Path) -> Iterator[DecisionLine]:
-        try:
-            with path.open("rb") as file:
-                for line in file:
-                    read = self._read(line, path)
-                    if read is not None:
-                        yield read
-        except OSError as error:
-            raise ConfigError(f"records {path}: cannot be read: {type(error).__name__}") from None
+    def read(self, line: bytes, path: Path) -> DecisionLine | None:
+        """Return the decision of a line; None for a head, which is kept, and for one that says nothing, counted.
 
-    def _read(self, line: bytes, path: Path) -> DecisionLine | None:
+        Raises ConfigError for a head of another version.
+        """
         try:
             read = _ADAPTER.validate_json(line)
         except ValidationError as error:

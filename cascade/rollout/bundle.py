@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -17,40 +18,77 @@ from cascade.calibration.calibrated import Calibration
 from cascade.errors import ConfigError
 from cascade.rollout.artefacts import ARTEFACTS_FOLDER, Artefacts, artefact_name
 from cascade.rollout.load import LoadedRelease, offline, release_from
-from cascade.rollout.names import RELEASE_NAME
-from cascade.rollout.source import Source, open_source
+from cascade.rollout.names import RELEASE_NAME, SIGNATURE_NAME
+from cascade.rollout.signing import ReleaseKeys, check_signature, signature_bytes
+from cascade.rollout.source import Source, SourceKind, open_source
 from cascade.rollout.tar import read_tar, tar_bytes
 
-__all__ = ["Bundle", "build_bundle", "contents_of", "evidence_of", "load_bundle", "load_calibration"]
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = [
+    "Bundle",
+    "build_bundle",
+    "check_signed",
+    "contents_of",
+    "evidence_of",
+    "load_bundle",
+    "load_calibration",
+    "sign_bundle",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """A release and the calibration that it names.
 
-    ``calibration`` is None where it names none, and where it cannot be used: then ``fault`` says why.
+    ``calibration`` is None where it names none, and where it cannot be used: then ``fault`` says why. ``signed_by``
+    is the id of the key that signed it, None where nobody asked.
     """
 
     loaded: LoadedRelease
     source: Source
     calibration: Calibration | None
     fault: str | None = None
+    signed_by: str | None = None
 
 
-def load_bundle(path: Path, environment: Mapping[str, str]) -> Bundle:
+def load_bundle(path: Path, environment: Mapping[str, str], keys: ReleaseKeys | None = None) -> Bundle:
     """Read a release and its calibration from a YAML file, a bundle's folder or a bundle's tar.
 
-    Raises ConfigError for a release that cannot be used. An artefact that is missing, altered or unreadable
-    is told in ``fault``: the release's safe mode can still serve.
+    Raises ConfigError for a release that cannot be used, and with ``keys`` for one that none of them signed or of
+    which anything was altered. Without them, an artefact that is missing, altered or unreadable is told in ``fault``:
+    the release's safe mode can still serve.
     """
     source = open_source(path)
     loaded = release_from(source, environment)
-    if loaded.release.calibration is None:
-        return Bundle(loaded, source, None)
     try:
-        return Bundle(loaded, source, load_calibration(source.artefacts, loaded.release.calibration))
+        signed_by = None if keys is None else check_signed(source, loaded, keys)
     except ConfigError as error:
-        return Bundle(loaded, source, None, str(error))
+        raise ConfigError(f"release {path}: {error}") from None
+    if loaded.release.calibration is None:
+        return Bundle(loaded, source, None, None, signed_by)
+    try:
+        calibration = load_calibration(source.artefacts, loaded.release.calibration)
+    except ConfigError as error:
+        return Bundle(loaded, source, None, str(error), signed_by)
+    return Bundle(loaded, source, calibration, None, signed_by)
+
+
+def check_signed(source: Source, loaded: LoadedRelease, keys: ReleaseKeys) -> str:
+    """Return the id of the key that signed a bundle. Raises ConfigError where none of ``keys`` did.
+
+    A signature is of the release's digest. That holds the digests of all that the release names, so a bundle of which
+    an artefact is missing or altered is refused too.
+    """
+    if source.kind is SourceKind.FILE:
+        raise ConfigError(
+            "a YAML file cannot be signed, and release keys are set: make a bundle of it with "
+            "cascade release build, and sign that with cascade release sign"
+        )
+    signed_by = check_signature(source.signature, loaded.digest, keys)
+    contents_of(source, loaded)
+    return signed_by
 
 
 def load_calibration(artefacts: Artefacts, digest: str) -> Calibration:
@@ -69,9 +107,11 @@ def contents_of(source: Source, loaded: LoadedRelease) -> dict[str, bytes]:
     """Return the files of the bundle of a release, by name.
 
     Raises ConfigError where an artefact that it names is missing or altered, a calibration cannot be
-    read, or evidence is no JSON.
+    read, or evidence or judged queries are no JSON.
     """
     contents = {RELEASE_NAME: source.text}
+    if source.signature is not None:
+        contents[SIGNATURE_NAME] = source.signature
     if loaded.release.calibration is not None:
         load_calibration(source.artefacts, loaded.release.calibration)
     for digest in _named(loaded):
@@ -88,17 +128,23 @@ def _named(loaded: LoadedRelease) -> Iterator[str]:
     if loaded.release.calibration is not None:
         yield loaded.release.calibration
     yield from evidence_of(loaded).values()
+    if loaded.release.rollout.gold is not None:
+        yield loaded.release.rollout.gold
 
 
-def build_bundle(path: Path, out: Path, environment: Mapping[str, str]) -> LoadedRelease:
+def build_bundle(
+    path: Path, out: Path, environment: Mapping[str, str], key: Ed25519PrivateKey | None = None
+) -> LoadedRelease:
     """Pack the release at ``path`` with the artefacts that it names, as a folder or, where ``out`` ends so, a ``.tar``.
 
-    Its bytes follow from the input alone. A bundle is never changed: raises ConfigError where ``out`` is
-    there and holds anything else. Variables need not be set.
+    Its bytes follow from the input alone. With ``key`` it is signed. A bundle is never changed: raises ConfigError
+    where ``out`` is there and holds anything else. Variables need not be set.
     """
     source = open_source(path)
     loaded = release_from(source, offline(environment))
     contents = contents_of(source, loaded)
+    if key is not None:
+        contents[SIGNATURE_NAME] = signature_bytes(loaded.digest, key)
     there = _there(out)
     if there is None:
         try:
@@ -108,6 +154,13 @@ def build_bundle(path: Path, out: Path, environment: Mapping[str, str]) -> Loade
     elif there != contents:
         raise ConfigError(f"{out}: it is there and holds something else; a bundle is never changed")
     return loaded
+
+
+def sign_bundle(path: Path, out: Path, environment: Mapping[str, str], key: Ed25519PrivateKey) -> LoadedRelease:
+    """Write the bundle at ``path`` to ``out`` with a signature, in place of any that it has. Raises ConfigError."""
+    if open_source(path).kind is SourceKind.FILE:
+        raise ConfigError(f"release {path}: a YAML file is no bundle; make one with cascade release build")
+    return build_bundle(path, out, environment, key)
 
 
 def _there(out: Path) -> dict[str, bytes] | None:

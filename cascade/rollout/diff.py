@@ -10,13 +10,20 @@ from pydantic import BaseModel
 
 from cascade.policy.release import Budgets, Limits, Overload, Release
 from cascade.rollout.bundle import Bundle
-from cascade.rollout.words import calibration_lines, depth_words, escalation_words, level_words, stage_words
+from cascade.rollout.words import (
+    calibration_lines,
+    depth_words,
+    escalation_words,
+    level_words,
+    rollout_lines,
+    stage_words,
+)
 from cascade.types import Fingerprint
 
-__all__ = ["differences"]
+__all__ = ["differences", "rollout_differences"]
 
 _IN_WORDS: Final = ("depth", "escalation", "levels")
-_NO_POLICY: Final = frozenset({"release", "evidence", *_IN_WORDS})
+_NO_POLICY: Final = frozenset({"release", "evidence", "rollout", *_IN_WORDS})
 _SCORES: Final = frozenset(Fingerprint.__dataclass_fields__) | {"weights", "pooling", "adapter"}
 _UNSAID: Final = "not there"
 _OTHER_SCORES: Final = "; its scores are others"
@@ -31,6 +38,16 @@ def differences(one: Bundle, other: Bundle) -> list[str]:
     if one.loaded.policy_digest == other.loaded.policy_digest and before.limits.tenants == after.limits.tenants:
         return []
     return [*_depth(before, after), *_escalation(one, other), *_levels(before, after), *_fields(one, other)]
+
+
+def rollout_differences(one: Bundle, other: Bundle) -> list[str]:
+    """Return a line for each thing that is rolled out otherwise; it changes no answer."""
+    lines = [rollout_lines(bundle.loaded.release.rollout) for bundle in (one, other)]
+    pairs = zip(*lines, strict=True)
+    told = [f"rollout: {before} -> {after}" for before, after in pairs if before != after]
+    rules = [bundle.loaded.release.rollout for bundle in (one, other)]
+    same_words = not told and rules[0] != rules[1]
+    return ["rollout: the smoke queries are others"] if same_words else told
 
 
 def _depth(before: Release, after: Release) -> Iterator[str]:

@@ -8,13 +8,21 @@ from cascade.calibration.artefact import CalibrationArtefact
 from cascade.policy.level_specs import LevelSpec
 from cascade.rollout.bundle import Bundle, evidence_of
 from cascade.rollout.measured import LevelQuality, MeasuredLevels, measured_levels
-from cascade.rollout.words import calibration_lines, depth_words, escalation_words, level_words, stage_words, time_words
+from cascade.rollout.words import (
+    calibration_lines,
+    depth_words,
+    escalation_words,
+    level_words,
+    rollout_lines,
+    stage_words,
+    time_words,
+)
 
 __all__ = ["description"]
 
 
 def description(bundle: Bundle) -> list[str]:
-    """Return lines: name and digests, mode, stages, depth, escalation, times, levels, its calibration and its evidence.
+    """Return lines: name and digests, mode, stages, depth, escalation, times, levels, rollout, calibration and evidence.
 
     No address is among them.
     """
@@ -31,6 +39,7 @@ def description(bundle: Bundle) -> list[str]:
         f"escalation     {escalation_words(release.escalation)}",
         f"time           {time_words(release.budgets)}; where it is not enough: {release.fallback}",
         *_levels(release.levels, measured_levels(loaded, bundle.source)),
+        *_under("rollout", rollout_lines(release.rollout)),
         *_calibration(release.calibration, bundle),
         *(f"{kind:<14} {evidence.get(kind, 'none')}" for kind in ("certificate", "report")),
     ]
@@ -40,7 +49,11 @@ def _levels(levels: Sequence[LevelSpec], measured: MeasuredLevels) -> list[str]:
     told = [f"{level.name}: {level_words(level)}{_quality(measured.levels.get(level.name))}" for level in levels] or [
         "none beside the release as it stands"
     ]
-    return [f"{'' if place else 'levels':<14} {line}" for place, line in enumerate(told)]
+    return _under("levels", told)
+
+
+def _under(name: str, lines: Sequence[str]) -> list[str]:
+    return [f"{'' if place else name:<14} {line}" for place, line in enumerate(lines)]
 
 
 def _quality(known: LevelQuality | None) -> str:

@@ -12,7 +12,7 @@ from cascade.errors import ConfigError
 from cascade.rollout.artefacts import LARGEST_ARTEFACT, read_bounded
 from cascade.rollout.names import is_of_bundle
 
-__all__ = ["LARGEST_TAR", "read_tar", "tar_bytes"]
+__all__ = ["LARGEST_TAR", "parse_tar", "read_tar", "tar_bytes"]
 
 LARGEST_TAR: Final = 64 * 2**20
 _MOST_MEMBERS: Final = 64
@@ -40,13 +40,21 @@ def read_tar(path: Path) -> dict[str, bytes]:
     """
     data = read_bounded(path, LARGEST_TAR)
     try:
+        return parse_tar(data)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def parse_tar(data: bytes) -> dict[str, bytes]:
+    """Return the files of a bundle's tar by name, as `read_tar` does of a file. Raises ConfigError."""
+    if len(data) > LARGEST_TAR:
+        raise ConfigError(f"larger than {LARGEST_TAR} bytes")
+    try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
             return _files(tar)
-    except ConfigError as error:
-        told = str(error)
     except _UNREADABLE:
-        told = "not a tar, or damaged; it must not be compressed"
-    raise ConfigError(f"{path}: {told}")
+        pass
+    raise ConfigError("not a tar, or damaged; it must not be compressed")
 
 
 def _files(tar: tarfile.TarFile) -> dict[str, bytes]:

@@ -16,13 +16,16 @@ from cascade.calibration.certificate import Certificate, parse_certificate
 from cascade.errors import ConfigError
 from cascade.policy.levels import level_names
 from cascade.policy.release import Release
-from cascade.rollout.bundle import Bundle, evidence_of, load_bundle
+from cascade.rollout.bundle import Bundle, check_signed, evidence_of, load_bundle
 from cascade.rollout.certified import not_certified
 from cascade.rollout.identity import FINGERPRINT_FIELDS, fitted_for_others
 from cascade.rollout.level_sanity import levels_not_meant
 from cascade.rollout.load import LoadedRelease, offline, variables_of
+from cascade.rollout.loadable import not_loadable
 from cascade.rollout.measured import measured_levels, not_measured
 from cascade.rollout.sanity import not_meant
+from cascade.rollout.shadow.gold import parse_gold
+from cascade.rollout.signing import ReleaseKeys
 from cascade.rollout.source import Source
 
 __all__ = ["Finding", "Severity", "Verification", "verify"]
@@ -56,15 +59,34 @@ class Verification:
         return not any(strict or finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def verify(path: Path, environment: Mapping[str, str], digest: str | None = None) -> Verification:
-    """Check the release at ``path``, and where ``digest`` is given that it is that one.
+def verify(
+    path: Path,
+    environment: Mapping[str, str],
+    digest: str | None = None,
+    keys: ReleaseKeys | None = None,
+    *,
+    load: bool = False,
+) -> Verification:
+    """Check the release at ``path``: that it is the one of ``digest`` and signed with one of ``keys``, where given.
 
-    Variables need not be set: what they would say of a stage is then not compared. Raises ConfigError where it is
-    no release at all.
+    With ``load`` its stages are built here too, as they are before a start. Variables need not be set: what they would
+    say of a stage is then not compared. Raises ConfigError where it is no release at all.
     """
     bundle = load_bundle(path, offline(environment))
-    found = sorted(_findings(bundle, environment, digest), key=lambda one: one.severity is not Severity.ERROR)
+    every = [*_signature(bundle, keys), *_findings(bundle, environment, digest)]
+    if load:
+        every += [Finding(Severity.ERROR, one) for one in not_loadable(bundle.loaded.release, environment)]
+    found = sorted(every, key=lambda one: one.severity is not Severity.ERROR)
     return Verification(bundle.loaded, bundle.calibration, tuple(found))
+
+
+def _signature(bundle: Bundle, keys: ReleaseKeys | None) -> Iterator[Finding]:
+    if keys is None:
+        return
+    try:
+        check_signed(bundle.source, bundle.loaded, keys)
+    except ConfigError as error:
+        yield Finding(Severity.ERROR, str(error))
 
 
 def _findings(bundle: Bundle, environment: Mapping[str, str], digest: str | None) -> Iterator[Finding]:
@@ -82,6 +104,7 @@ def _findings(bundle: Bundle, environment: Mapping[str, str], digest: str | None
         yield from _benefit(release, artefact)
     yield from _identity(release, artefact)
     yield from _evidence(bundle.source, loaded)
+    yield from _gold(bundle.source, release)
     odd = (*not_meant(release, artefact), *levels_not_meant(release, artefact))
     yield from (Finding(Severity.WARNING, sentence) for sentence in odd)
 
@@ -138,6 +161,15 @@ def _evidence(source: Source, loaded: LoadedRelease) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, f"evidence, {kind}: {error}")
         except orjson.JSONDecodeError:
             yield Finding(Severity.ERROR, f"evidence, {kind}: {named[kind]} is not JSON")
+
+
+def _gold(source: Source, release: Release) -> Iterator[Finding]:
+    if release.rollout.gold is None:
+        return
+    try:
+        parse_gold(source.artefacts.read(release.rollout.gold))
+    except ConfigError as error:
+        yield Finding(Severity.ERROR, f"rollout, {error}")
 
 
 def _levels(source: Source, loaded: LoadedRelease) -> Iterator[Finding]:

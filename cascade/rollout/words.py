@@ -26,9 +26,17 @@ from cascade.policy.escalation_rules import (
     StaticEscalation,
 )
 from cascade.policy.level_specs import LevelSpec
-from cascade.policy.release import Budgets, StageSpec
+from cascade.policy.release import Budgets, GuardrailLimits, RolloutRules, StageSpec
 
-__all__ = ["calibration_lines", "depth_words", "escalation_words", "level_words", "stage_words", "time_words"]
+__all__ = [
+    "calibration_lines",
+    "depth_words",
+    "escalation_words",
+    "level_words",
+    "rollout_lines",
+    "stage_words",
+    "time_words",
+]
 
 _BOUNDS: Final = {"at_least": "at least", "above": "above", "at_most": "at most", "below": "below"}
 
@@ -127,6 +135,34 @@ def _condition(condition: Condition) -> str:
         return f"{name} is {' or '.join(values)}"
     bounds = ((word, getattr(condition, key)) for key, word in _BOUNDS.items())
     return f"{name} is {' and '.join(f'{word} {bound:g}' for word, bound in bounds if bound is not None)}"
+
+
+def rollout_lines(rules: RolloutRules) -> list[str]:
+    """Say how a release is rolled out, always in as many lines; of its smoke queries only how many they are."""
+    steps = " -> ".join(f"{step:g}%" for step in rules.steps)
+    shadow, prices = rules.shadow, rules.prices
+    beside = f"{shadow.in_flight} at once, {shadow.queue} waiting, {shadow.max_bytes} bytes, {shadow.max_ms:g} ms each"
+    each = f"at least {rules.min_queries} answers and {rules.min_seconds:g} s at each"
+    return [
+        f"{steps}, {each}, the first {rules.warm_up} not counted as late or degraded",
+        f"beyond the stable release at most {_limit_words(rules.guardrails)}, at alpha {rules.alpha:g}",
+        f"{shadow.share:.1%} of requests scored beside: {beside}",
+        f"a pair costs {prices.small:g} at the small stage and {prices.large:g} at the large one",
+        f"judged queries {rules.gold or 'none'}, smoke queries {len(rules.smoke) or 'none'}",
+    ]
+
+
+def _limit_words(limits: GuardrailLimits) -> str:
+    named = (
+        ("late", limits.late, "{:.1%}"),
+        ("errors", limits.errors, "{:.1%}"),
+        ("fallback", limits.fallback, "{:.1%}"),
+        ("escalation", limits.escalation, "{:.1%}"),
+        ("cost", limits.cost, "{:.0%}"),
+        ("ranking loss", limits.ranking_loss, "{:g} nDCG"),
+        ("drift", limits.drift_psi, "PSI {:g}"),
+    )
+    return ", ".join(f"{name} {'off' if limit is None else form.format(limit)}" for name, limit, form in named)
 
 
 def level_words(level: LevelSpec) -> str:

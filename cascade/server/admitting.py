@@ -8,6 +8,7 @@ from cascade.errors import RequestError, RequestFault
 from cascade.guard.seat import Asked
 from cascade.policy.level_bounds import most_pairs
 from cascade.policy.release import Release
+from cascade.server.choosing import Chosen
 from cascade.server.dialects.base import Parsed
 from cascade.server.groups import rerank_parsed
 from cascade.server.service import Service
@@ -17,23 +18,24 @@ from cascade.types import DegradedReason, Ranking, Verdict
 __all__ = ["rank_admitted", "refuse_too_long"]
 
 
-async def rank_admitted(service: Service, parsed: Parsed, arrived: float, size: int) -> Ranking:
-    """Return the ranking of a body of ``size`` bytes, once it is its turn. What decides is what serves by then.
+async def rank_admitted(service: Service, chosen: Chosen, parsed: Parsed, arrived: float, size: int) -> Ranking:
+    """Return the ranking of a body of ``size`` bytes, once it is its turn. What decides is its release, as it is by then.
 
     Raises what ``rerank_parsed`` does, and RequestError for a tenant beyond its quota.
     """
-    admission, request = service.admission, parsed.request
-    budgets = service.pipeline.release.budgets
+    admission, request, release = service.admission, parsed.request, chosen.release
+    budgets = release.pipeline.release.budgets
     asked_ms = budgets.total_ms if request.deadline_ms is None else request.deadline_ms
     until = arrived + (asked_ms - budgets.reserve_ms) / 1000
     queries = len(parsed.requests)
-    asked = Asked(request.tenant, request.priority, size, until, queries, _seats(service.pipeline.release, parsed))
+    asked = Asked(request.tenant, request.priority, size, until, queries, _seats(release.pipeline.release, parsed))
     seat = admission.ask(asked)
     try:
         held = seat.is_held or await seat.settled()
         if not held:  # it asks no stage, so room for the level above is nothing to it, nor a miss of that level
-            return await rerank_parsed(service.pipeline, parsed, arrived, _why(seat.verdict))
-        return await rerank_parsed(service.deciding(), parsed, arrived)
+            why = _why(seat.verdict)
+            return await rerank_parsed(release.pipeline, parsed, arrived, why, assigned=chosen.assigned)
+        return await rerank_parsed(release.deciding(), parsed, arrived, assigned=chosen.assigned)
     finally:
         admission.leave(seat)
 

@@ -17,26 +17,28 @@ __all__ = ["announce", "tell_open"]
 
 def announce(service: Service, public: socket.socket, admin: socket.socket) -> None:
     """Tell where it listens and what it serves, and warn of what is not as it should be."""
+    stable = service.traffic.stable
+    release, level = stable.bundle.loaded.release, stable.pipeline.level
     note(
         "info",
         "serving",
-        release=service.pipeline.release.release,
-        digest=service.digest,
-        load_level=service.pipeline.level.name,
+        release=stable.name,
+        digest=stable.digest,
+        load_level=level.name,
         public=address(public),
         admin=address(admin),
     )
-    if service.pipeline.level.is_above_normal:
-        note("warning", "load level above normal", load_level=service.pipeline.level.name)
-    names = level_names(service.pipeline.normal)
-    if unknown := [*not_measured(names, service.measured)] if len(names) > 1 else []:
-        note("warning", "load levels whose quality is not measured", load_levels=unknown, why=service.measured.fault)
-    for kind, why in service.evidence_faults.items():
+    if level.is_above_normal:
+        note("warning", "load level above normal", load_level=level.name)
+    names = level_names(release)
+    if unknown := [*not_measured(names, stable.measured)] if len(names) > 1 else []:
+        note("warning", "load levels whose quality is not measured", load_levels=unknown, why=stable.measured.fault)
+    for kind, why in stable.evidence_faults.items():
         if kind != "report" or not unknown:  # else the line above has said so
             note("warning", "evidence does not hold", kind=kind, why=why)
-    if service.pipeline.release.mode == "observe" and not service.records:
+    if release.mode == "observe" and not service.records:
         note("warning", "mode observe keeps nothing: record_file is not set")
-    for name, stage in service.pipeline.every_stage.items():
+    for name, stage in stable.stages.items():
         if stage.unusable is not None:
             note("error", "stage unusable", stage=name, code=stage.unusable)
         elif stage.observed is None:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cascade.errors import RequestError
+from cascade.policy.release import Release
 from cascade.server.dialects.base import DialectFormat
 from cascade.server.dialects.tei import TeiFormat, info
 from cascade.server.dialects.vllm import VllmFormat, models
@@ -28,11 +29,10 @@ __all__ = ["json_errors", "public_app"]
 
 def public_app(service: Service) -> Starlette:
     """Return the application of the public listener."""
-    release = service.pipeline.normal  # what clients are told of the model does not change with load
     started = int(time.time())
-    guarded: dict[str, tuple[bytes, DialectFormat]] = {
-        "/info": (orjson.dumps(info(release)), TeiFormat()),
-        "/v1/models": (orjson.dumps(models(release, started)), VllmFormat("1")),
+    guarded: dict[str, tuple[Callable[[Release], object], DialectFormat]] = {
+        "/info": (info, TeiFormat()),
+        "/v1/models": (lambda release: models(release, started), VllmFormat("1")),
     }
     fixed = {
         "/openapi.json": orjson.dumps(openapi(service.rerank_dialect), option=orjson.OPT_SORT_KEYS),
@@ -61,8 +61,13 @@ def _constant(body: bytes) -> Callable[[Request], object]:
     return endpoint
 
 
-def _guarded(service: Service, body: bytes, dialect: DialectFormat) -> Callable[[Request], object]:
-    """Answer whoever shows a key, where keys are asked for: TEI and vLLM guard these as they guard scoring."""
+def _guarded(
+    service: Service, tell: Callable[[Release], object], dialect: DialectFormat
+) -> Callable[[Request], object]:
+    """Answer whoever shows a key, where keys are asked for: TEI and vLLM guard these as they guard scoring.
+
+    What clients are told of the model is the stable release's, and does not change with load.
+    """
 
     async def endpoint(http: Request) -> Response:
         try:
@@ -71,7 +76,7 @@ def _guarded(service: Service, body: bytes, dialect: DialectFormat) -> Callable[
         except RequestError as error:
             answer = dialect.error(error)
             return Response(answer.body, answer.status, dict(answer.headers), answer.content_type)
-        return Response(body, 200, media_type=JSON)
+        return Response(orjson.dumps(tell(service.traffic.stable.bundle.loaded.release)), 200, media_type=JSON)
 
     return endpoint
 

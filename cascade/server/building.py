@@ -9,43 +9,34 @@ import secrets
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 
-from cascade.calibration.calibrated import Calibration
 from cascade.errors import ConfigError
-from cascade.guard.pressure import Pressure
 from cascade.guard.under_way import UnderWay
-from cascade.pipeline import Pipeline
-from cascade.policy.levels import level_named, level_names
-from cascade.rollout.bundle import Bundle, evidence_of, load_bundle
-from cascade.rollout.certified import certificate_fault
-from cascade.rollout.load import LoadedRelease, default_release_path, load_release
-from cascade.rollout.measured import MeasuredLevels, measured_levels
-from cascade.server.calibration_use import calibration_use
+from cascade.policy.levels import level_named
+from cascade.policy.release import StageSpec
+from cascade.rollout.bundle import Bundle
+from cascade.server.active import ActiveRelease, Shared
 from cascade.server.gate import open_access, open_admission
 from cascade.server.guards import guard_events
-from cascade.server.recording import open_recording
+from cascade.server.queue_waits import QueueWaits
+from cascade.server.reading import read_bundle, read_release
+from cascade.server.recording import open_records
 from cascade.server.service import Service
 from cascade.server.settings import Settings
-from cascade.server.stepping import Stepping, told_to_pressure, watch_rooms
-from cascade.server.watching import settle
-from cascade.stages.build import build_stages
+from cascade.server.stage_pool import StagePool
+from cascade.server.tenant_quotas import TenantQuotas
+from cascade.server.traffic import Traffic
+from cascade.stages.base import Stage
+from cascade.stages.build import build_stage
 from cascade.stages.onnx_model import worker_pool
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
+from cascade.types import StageName
 
 __all__ = ["built_service", "open_service", "query_hash", "read_bundle", "read_release", "start_stages"]
-
-
-def read_release(settings: Settings, environment: Mapping[str, str] = os.environ) -> LoadedRelease:
-    """Load the release that settings name, else the packaged default. Raises ConfigError."""
-    return load_release(settings.release or default_release_path(), environment)
-
-
-def read_bundle(settings: Settings, environment: Mapping[str, str] = os.environ) -> Bundle:
-    """Load the release that settings name, else the packaged default, with its calibration. Raises ConfigError."""
-    return load_bundle(settings.release or default_release_path(), environment)
 
 
 @contextlib.asynccontextmanager
@@ -57,114 +48,96 @@ async def open_service(settings: Settings, environment: Mapping[str, str] = os.e
 
 
 @contextlib.asynccontextmanager
-async def built_service(settings: Settings, environment: Mapping[str, str] = os.environ) -> AsyncIterator[Service]:
-    """Load the release and build its stages without starting them."""
-    bundle = read_bundle(settings, environment)
-    loaded = bundle.loaded
-    level_named(loaded.release, settings.level)  # before anything is built that would have to be given back
+async def built_service(
+    settings: Settings, environment: Mapping[str, str] = os.environ, *, bundle: Bundle | None = None
+) -> AsyncIterator[Service]:
+    """Load the release and build its stages without starting them. ``bundle`` is one that is loaded already."""
+    bundle = bundle or read_bundle(settings, environment)
+    level_named(bundle.loaded.release, settings.level)  # before anything is built that would have to be given back
     hash_query = query_hash(settings.query_hash_key_file)
     metrics = Metrics()
-    metrics.activate(loaded.release.release, loaded.digest)
     faults = Faults(metrics, time.monotonic)
     access = open_access(settings.keys_file, "public", "keys_file", metrics.keys)
     admin_access = open_access(settings.admin_keys_file, "admin", "admin_keys_file", metrics.keys)
-    tenants = loaded.release.limits.tenants
-    metrics.admission.name_tenants(tenants)
-    pressure = Pressure(time.monotonic, least_deadline_ms=loaded.release.budgets.total_ms)
-    settled = told_to_pressure(metrics.admission.settled, pressure)
-    admission = open_admission(settings, tenants, time.monotonic, settled)
-    pressure.watch_queue(lambda: admission.oldest_wait_s() * 1000)
-    under_way = UnderWay()
-    pool = worker_pool(settings.embedded_threads)
-    stages = build_stages(
-        loaded.release,
-        clock=time.monotonic,
-        pool=pool,
-        environment=environment,
-        count_fault=faults,
-        events_of=guard_events(metrics.guards),
-    )
-    recording = open_recording(settings, loaded, stages, hash_text=hash_query, metrics=metrics, faults=faults)
-
-    watch_rooms(pressure, stages)
-    beside = None if recording is None else recording.beside
-
-    def make(calibration: Calibration | None, level: str) -> Pipeline:
-        return Pipeline(
-            loaded.release,
-            stages,
-            level=level,
-            calibration=calibration,
-            clock=time.monotonic,
-            new_id=lambda: uuid.uuid4().hex,
-            hash_query=hash_query,
-            count_fault=faults,
-            recorder=None if recording is None else recording.recorder,
-            beside=beside,
-            under_way=under_way,
-            pressure=pressure,
-        )
-
-    names = level_names(loaded.release)
-    ladder, use = calibration_use(bundle, lambda calibration: tuple(make(calibration, name) for name in names))
-    measured = measured_levels(loaded, bundle.source)
-    evidence_faults = _evidence_faults(bundle, measured)
-    for kind in ("certificate", "report"):
-        metrics.evidence.labels(kind).set(kind in evidence_faults)
-    stepping = Stepping(
-        loaded.release,
-        pressure,
-        time.monotonic,
-        metrics=metrics.levels,
-        jitter=secrets.SystemRandom().uniform(0.8, 1.2),
-        pinned=settings.level,
-        beside=beside,
-        soon=lambda call: asyncio.get_running_loop().call_soon(faults.counting(call)),
-    )
-    try:
-        service = Service(
-            pipeline=ladder[stepping.level],
+    waits = QueueWaits(metrics.admission.settled)
+    admission = open_admission(settings, {}, time.monotonic, waits.settled)
+    threads = worker_pool(settings.embedded_threads)
+    pool = _stage_pool(threads, environment, metrics, faults)
+    async with contextlib.AsyncExitStack() as ends:
+        ends.callback(threads.shutdown, wait=True, cancel_futures=True)
+        records = open_records(settings, hash_text=hash_query, metrics=metrics, faults=faults)
+        if records is not None:
+            ends.push_async_callback(records.aclose)
+        shared = Shared(
+            pool=pool,
             metrics=metrics,
             faults=faults,
             clock=time.monotonic,
-            digest=loaded.digest,
-            policy_digest=loaded.policy_digest,
+            under_way=UnderWay(),
+            hash_query=hash_query,
+            new_id=lambda: uuid.uuid4().hex,
+            queue_wait_ms=lambda: admission.oldest_wait_s() * 1000,
+            jitter=lambda: secrets.SystemRandom().uniform(0.8, 1.2),
+            records=records,
+            observe_in_flight=settings.observe_in_flight,
+            leftover_s=settings.leftover_seconds,
+        )
+        ends.push_async_callback(_close_all, shared)
+        traffic = Traffic(
+            ActiveRelease(bundle, shared, level=settings.level),
+            metrics=metrics,
+            faults=faults,
+            waits=waits,
+            quotas=TenantQuotas(admission, metrics.admission, time.monotonic),
+            pinned=settings.level,
+        )
+        yield Service(
+            traffic=traffic,
+            open_release=lambda bundle: ActiveRelease(bundle, shared),
+            pool=pool,
+            metrics=metrics,
+            faults=faults,
+            clock=time.monotonic,
             admission=admission,
-            under_way=under_way,
+            under_way=shared.under_way,
             access=access,
             admin_access=admin_access,
             max_requests=settings.max_requests,
             max_body_bytes=settings.max_body_bytes,
             body_seconds=settings.body_seconds,
             rerank_dialect=settings.rerank_dialect,
-            records=recording is not None,
-            calibration=use,
-            ladder=ladder,
-            stepping=stepping,
-            measured=measured,
-            evidence_faults=evidence_faults,
+            records=records is not None,
         )
-        stepping.changed = service.step
-        yield service
-    finally:
-        if recording is not None:
-            await recording.aclose()
-        await asyncio.gather(*(stage.aclose() for stage in stages.values()), return_exceptions=True)
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _evidence_faults(bundle: Bundle, measured: MeasuredLevels) -> dict[str, str]:
-    """Return why what a release names as evidence does not hold for it, by kind; nothing of what it does not name."""
-    found = {"certificate": certificate_fault(bundle.loaded, bundle.source)}
-    if "report" in evidence_of(bundle.loaded):
-        found["report"] = measured.fault
-    return {kind: why for kind, why in found.items() if why is not None}
+def _stage_pool(
+    threads: ThreadPoolExecutor, environment: Mapping[str, str], metrics: Metrics, faults: Faults
+) -> StagePool:
+    events_of = guard_events(metrics.guards)
+
+    def build(name: StageName, spec: StageSpec, budget_ms: float) -> Stage:
+        return build_stage(
+            name,
+            spec,
+            budget_ms=budget_ms,
+            clock=time.monotonic,
+            pool=threads,
+            environment=environment,
+            count_fault=faults,
+            events=events_of(name),
+        )
+
+    return StagePool(build)
+
+
+async def _close_all(shared: Shared) -> None:
+    """Close what is open of any release: the listeners are closed, so nothing is under way any more."""
+    await asyncio.gather(*(release.aclose() for release in tuple(shared.opened)), return_exceptions=True)
 
 
 async def start_stages(service: Service) -> None:
     """Start every stage, and settle whether the calibration decides. Raises ConfigError."""
-    await asyncio.gather(*(stage.start() for stage in service.pipeline.every_stage.values()))
-    settle(service)
+    await service.traffic.stable.start()
     service.started = True
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cascade.calibration.calibrated import Calibration
-from cascade.pipeline import Pipeline
+from cascade.policy.release import Release
 from cascade.rollout.bundle import Bundle
-from cascade.rollout.identity import fitted_for_others
-from cascade.stages.base import Observed
+from cascade.rollout.identity import first_said, fitted_for_others, not_as_declared
+from cascade.stages.base import Observed, Stage
+from cascade.stages.build import specs_of
+from cascade.telemetry.logs import note
 from cascade.types import StageName
 
 __all__ = ["CalibrationState", "CalibrationUse", "calibration_use"]
@@ -29,18 +31,16 @@ class CalibrationUse:
     """What is known of a release's calibration.
 
     ``digest`` is None where the release names none. ``unfit`` says why it cannot be used at all: it is
-    missing, altered, or fitted for other stages. ``unlike`` says by stage where a server is not, or no longer, as
-    declared: then ``safe`` decides in place of ``calibrated`` for as long as that holds; both are pipelines by load
-    level. ``uncompared`` says
-    what the calibration does not know of its stages, ``first`` is what each server said at first, and
-    ``told`` the reasons that the log has.
+    missing, altered, or fitted for other stages; then ``calibration`` is None. ``unlike`` says by stage where a server
+    is not, or no longer, as declared: then the safe mode decides for as long as that holds. ``uncompared`` says what
+    the calibration does not know of its stages, ``first`` is what each server said at first, and ``told`` the reasons
+    that the log has.
     """
 
     digest: str | None = None
     unfit: tuple[str, ...] = ()
     uncompared: tuple[str, ...] = ()
-    calibrated: tuple[Pipeline, ...] | None = None
-    safe: tuple[Pipeline, ...] | None = None
+    calibration: Calibration | None = None
     unlike: dict[StageName, tuple[str, ...]] = field(default_factory=dict)
     first: dict[StageName, Observed] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
@@ -57,21 +57,32 @@ class CalibrationUse:
         """Return why the calibration is not used, one sentence each."""
         return [*self.unfit, *(f"{name} stage: {line}" for name, lines in self.unlike.items() for line in lines)]
 
+    def look(self, release: Release, stages: Mapping[StageName, Stage]) -> None:
+        """Hold what servers say against what the release declares. What one has not been asked leaves what was known."""
+        for name, spec in specs_of(release).items():
+            observed = stages[name].observed
+            if observed is not None:
+                self.first[name] = first_said(self.first.get(name), observed)
+                self.unlike[name] = tuple(not_as_declared(spec, self.first[name], observed))
 
-def calibration_use(
-    bundle: Bundle, make: Callable[[Calibration | None], tuple[Pipeline, ...]]
-) -> tuple[tuple[Pipeline, ...], CalibrationUse]:
-    """Hold a release's calibration against its stages as declared; return the pipelines that decide at first.
+    def tell(self, **of: str) -> None:
+        """Write to the log what has changed since it was last told, with the fields ``of``."""
+        reasons = self.reasons
+        if reasons and reasons != self.told:
+            note("warning", "safe mode", calibration=self.digest, why=reasons, **of)
+        elif self.told and not reasons:
+            note("info", "safe mode ended", calibration=self.digest, **of)
+        self.told = reasons
 
-    ``make`` gives those of every load level with a calibration, or with none: the safe mode. Raises ConfigError for
-    a serializer that does not exist.
+
+def calibration_use(bundle: Bundle) -> CalibrationUse:
+    """Hold a release's calibration against its stages as declared.
+
+    Raises ConfigError for a serializer that does not exist.
     """
     release, calibration = bundle.loaded.release, bundle.calibration
     unfit = [] if bundle.fault is None else [bundle.fault]
     uncompared: list[str] = []
     for one in () if calibration is None else fitted_for_others(release, calibration.artefact):
         (unfit if one.known else uncompared).append(f"{one.stage} stage: {one.what}")
-    safe = make(None)
-    calibrated = make(calibration) if calibration is not None and not unfit else None
-    use = CalibrationUse(release.calibration, tuple(unfit), tuple(uncompared), calibrated, safe)
-    return calibrated or safe, use
+    return CalibrationUse(release.calibration, tuple(unfit), tuple(uncompared), None if unfit else calibration)

@@ -10,19 +10,25 @@ from typing import Final
 from cascade.errors import NotAnswered, RequestError, RequestFault
 from cascade.pipeline import Pipeline
 from cascade.server.dialects.base import Parsed
+from cascade.telemetry.records import Assignment
 from cascade.types import Decision, DegradedReason, Ranking, StageName
 
 __all__ = ["rerank_parsed"]
 
 _STRENGTH: Final = (StageName.LARGE, StageName.SMALL, StageName.RETRIEVAL)
+_TO_THE_ONE: Final = Assignment()
 
 
 async def rerank_parsed(
-    pipeline: Pipeline, parsed: Parsed, arrived: float | None = None, unscored: DegradedReason | None = None
+    pipeline: Pipeline,
+    parsed: Parsed,
+    arrived: float | None = None,
+    unscored: DegradedReason | None = None,
+    assigned: Assignment = _TO_THE_ONE,
 ) -> Ranking:
     """Return the ranking of a parsed body. Groups run at once and share the deadline.
 
-    ``unscored`` is why no stage is to be asked for any of them.
+    ``unscored`` is why no stage is to be asked for any of them, ``assigned`` how they came to what decides them.
 
     Indices of the joined ranking are positions in the body. Raises NotAnswered where any group does,
     and RequestError for an instruction that the stages do not take.
@@ -31,9 +37,12 @@ async def rerank_parsed(
         rule = "this release's stages take no instruction"
         raise RequestError(RequestFault.SCHEMA, parsed.options.instruction_field, rule)
     if len(parsed.requests) == 1:
-        return await pipeline.rerank(parsed.request, arrived=arrived, unscored=unscored)
+        return await pipeline.rerank(parsed.request, arrived=arrived, unscored=unscored, assigned=assigned)
     done = await asyncio.gather(
-        *(pipeline.rerank(request, arrived=arrived, unscored=unscored) for request in parsed.requests),
+        *(
+            pipeline.rerank(request, arrived=arrived, unscored=unscored, assigned=assigned)
+            for request in parsed.requests
+        ),
         return_exceptions=True,
     )
     rankings: list[Ranking] = []

@@ -1,7 +1,8 @@
-"""Ask for a key at the admin listener, whatever its route."""
+"""Ask for a key at the admin listener, whatever its route but those that are named."""
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import orjson
@@ -20,18 +21,23 @@ _READING: Final = frozenset({"GET", "HEAD"})
 
 
 class GuardedAdmin:
-    """Let a request through whose key may read, or operate where it is more than reading."""
+    """Let a request through whose key may read, or operate where it is more than reading.
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    Paths ``open_to_all`` may be read without a key.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, open_to_all: AbstractSet[str] = frozenset()) -> None:
         self._app = app
         self._access = access
+        self._open_to_all = open_to_all
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401 or 403, or hand the request on."""
         try:
             if scope["type"] == "http":
-                right = Right.READ if scope["method"] in _READING else Right.OPERATE
-                self._access.check(Headers(scope=scope), right)
+                reading = scope["method"] in _READING
+                if not (reading and scope["path"] in self._open_to_all):
+                    self._access.check(Headers(scope=scope), Right.READ if reading else Right.OPERATE)
         except RequestError as error:
             status = 401 if error.fault is RequestFault.UNAUTHORIZED else 403
             body = orjson.dumps({"error": str(error), "message": str(error), "detail": str(error)})

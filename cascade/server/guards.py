@@ -29,9 +29,11 @@ def guard_events(metrics: GuardMetrics) -> Callable[[StageName], GuardEvents]:
 
 
 def show_guards(metrics: GuardMetrics, name: StageName, stage: Stage) -> None:
-    """Set the gauges of a stage that has a server."""
+    """Set the gauges of a stage, where it has a server."""
     now = stage.guarded
-    if now is not None:
+    if now is None:
+        metrics.forget(name)
+    else:
         metrics.show(name, now.breaker, limit=now.limit_texts, in_flight=now.in_flight_texts, waiting=now.waiting_calls)
 
 

@@ -11,7 +11,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from cascade.errors import NotAnswered, RequestError, RequestFault
-from cascade.types import Decision, Ranking
+from cascade.types import Arm, Decision, Ranking
 
 __all__ = [
     "JSON",
@@ -131,7 +131,7 @@ def error_headers(error: RequestError) -> dict[str, str]:
     if isinstance(error, NotAnswered):
         headers["x-cascade-decision-id"] = error.decision.id
         headers["x-cascade-degraded"] = ",".join(error.decision.degraded)
-        headers |= _level_header(error.decision)
+        headers |= _level_header(error.decision) | _arm_header(error.decision)
     return headers
 
 
@@ -143,7 +143,7 @@ def answer_headers(ranking: Ranking, ignored: Sequence[str] = ()) -> dict[str, s
         "x-cascade-release": decision.release,
         "x-cascade-stage": decision.stage,
     }
-    headers |= _level_header(decision)
+    headers |= _level_header(decision) | _arm_header(decision)
     if decision.degraded:
         headers["x-cascade-degraded"] = ",".join(decision.degraded)
     if decision.excluded:
@@ -158,3 +158,8 @@ def answer_headers(ranking: Ranking, ignored: Sequence[str] = ()) -> dict[str, s
 def _level_header(decision: Decision) -> dict[str, str]:
     """Name the level where it is above normal."""
     return {"x-cascade-level": decision.level.name} if decision.level.is_above_normal else {}
+
+
+def _arm_header(decision: Decision) -> dict[str, str]:
+    """Name the arm where it is not the stable release."""
+    return {} if decision.arm is Arm.STABLE else {"x-cascade-arm": decision.arm}

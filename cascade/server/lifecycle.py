@@ -19,9 +19,10 @@ from cascade.server.app import public_app
 from cascade.server.building import built_service, start_stages
 from cascade.server.listening import address, listen, server
 from cascade.server.probing import probe_stages
+from cascade.server.rollout_start import begun
+from cascade.server.rollout_wiring import open_desk
 from cascade.server.service import Service
 from cascade.server.settings import Settings
-from cascade.server.stepping import step_levels
 from cascade.server.stopping import ADMIN_STOP_SECONDS, end_public, stop_seconds
 from cascade.server.watching import watch_stages
 from cascade.telemetry.logs import configure_logging, note
@@ -58,7 +59,11 @@ async def _serve(settings: Settings) -> None:
         listen("port", settings.host, settings.port) as public_socket,
         listen("admin_port", settings.admin_host, settings.admin_port) as admin_socket,
     ):
-        async with built_service(settings) as service:
+        async with (
+            begun(settings) as start,
+            built_service(settings, bundle=start.bundle) as service,
+            open_desk(service, settings, start) as service.desk,
+        ):
             await _run(service, settings, public_socket, admin_socket, stopping)
 
 
@@ -100,15 +105,13 @@ async def _run(
             gc.freeze()  # looking through all that was loaded stops the loop for 40 ms, again and again under load
             looking = watch_stages(service, settings.fingerprint_seconds)
             background.append(asyncio.create_task(looking, name="looks at the stages"))
-            if service.stepping is not None:
-                interval_s = service.pipeline.normal.overload.interval_ms / 1000
-                steps = step_levels(service.stepping, interval_s, service.faults)
-                background.append(asyncio.create_task(steps, name="steps of the load level"))
-            await _probed(service, background, [stop, *listeners])
+            await _probed(service, [stop, *listeners])
             if not stop.done():
                 service.ready = True
                 announce(service, public_socket, admin_socket)
                 tell_open(settings)
+                if service.desk is not None:
+                    background.append(asyncio.create_task(service.desk.run(), name="rolls releases out"))
             await asyncio.wait([stop, *listeners], return_when=asyncio.FIRST_COMPLETED)
             service.ready = False
         if stop.done():
@@ -128,13 +131,13 @@ async def _run(
         await asyncio.gather(*listeners)
 
 
-async def _probed(service: Service, background: list[asyncio.Task[Any]], ends: Sequence[asyncio.Task[Any]]) -> None:
+async def _probed(service: Service, ends: Sequence[asyncio.Task[Any]]) -> None:
     """Begin to probe as the release says, and where readiness hangs on it wait for every stage, or for an end."""
-    rule = service.pipeline.release.probe
+    stable = service.traffic.stable
+    rule = stable.bundle.loaded.release.probe
     if rule == "off":
         return
-    probing = asyncio.create_task(probe_stages(service), name="probes of the stages")
-    background.append(probing)
+    probing = stable.spawn(probe_stages(stable, service.clock), "probes of the stages")
     if rule == "enforce":
         note("info", "not ready before every stage scores known pairs right")
         await asyncio.wait([probing, *ends], return_when=asyncio.FIRST_COMPLETED)

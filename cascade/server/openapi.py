@@ -65,6 +65,7 @@ _HEADERS: Final = {
     "x-cascade-stage": "What placed the first result: large, small or retrieval",
     "x-cascade-degraded": "Why the answer is not what the release planned; absent when it is",
     "x-cascade-level": "The load level that decided; absent at the first, which is the release as it stands",
+    "x-cascade-arm": "canary where a release that is being rolled out decided; absent else",
     "x-cascade-excluded": "How many documents were left out of a stage; absent for none",
     "x-cascade-score": "rank where scores only tell the rank",
     "x-cascade-ignored": "Fields of the request that do nothing here; absent for none",
@@ -74,6 +75,7 @@ _REFUSED_HEADERS: Final = {
     "x-cascade-decision-id": "The decision's id, in the log too; absent while the stages start",
     "x-cascade-degraded": "Why the order would have been degraded; absent while the stages start",
     "x-cascade-level": "The load level that decided; absent at the first and while the stages start",
+    "x-cascade-arm": "canary where a release that is being rolled out decided; absent else",
 }
 _PARAMETERS: Final = {
     "x-request-timeout-ms": ("Milliseconds until the answer must leave", {"type": "integer", "minimum": 0}),
@@ -81,6 +83,10 @@ _PARAMETERS: Final = {
     "x-cascade-fail-closed": (
         "1: answer 503 in place of a degraded order",
         {"type": "string", "enum": ["1", "true", "0", "false"]},
+    ),
+    "x-cascade-unit": (
+        "The caller's stable id of a user or session: one release of a rollout decides all its requests; never logged",
+        {"type": "string"},
     ),
     "x-request-id": (
         "The caller's id of the request, for the log",

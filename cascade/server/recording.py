@@ -5,68 +5,73 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
-from cascade.guard.beside import Beside
 from cascade.rollout.load import LoadedRelease
 from cascade.server.settings import Settings
 from cascade.stages.base import Stage
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
-from cascade.telemetry.record_log import RecordFile, RecordLog
+from cascade.telemetry.parquet_file import DEFAULT_SECONDS, ParquetFile, is_parquet
+from cascade.telemetry.record_file import RecordFile, RecordSink
+from cascade.telemetry.record_log import RecordLog
 from cascade.telemetry.recorder import DecisionRecorder
 from cascade.telemetry.records import RecordFormat, Source
 from cascade.types import StageName
 
-__all__ = ["Recording", "open_recording"]
+__all__ = ["Records", "open_records"]
 
 _CLOSE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
-    """What a pipeline records with: a recorder, and the bound of what mode observe scores beside answers."""
+class Records:
+    """Where the decisions of every release are recorded: in one file."""
 
-    recorder: DecisionRecorder
-    beside: Beside
     _log: RecordLog
+    _metrics: Metrics
+    _sample: float
+    _hash_text: Callable[[str], str]
+
+    def recorder(self, loaded: LoadedRelease, stages: Mapping[StageName, Stage]) -> DecisionRecorder:
+        """Return what records the decisions of a release."""
+        source = Source(
+            release=loaded.release,
+            release_digest=loaded.digest,
+            policy_digest=loaded.policy_digest,
+            sample=self._sample,
+            scorers=lambda: {str(name): _scorer(name, stage) for name, stage in stages.items()},
+            hash_text=self._hash_text,
+        )
+        return DecisionRecorder(RecordFormat(source), self._log, self._metrics, lambda: datetime.now(UTC))
 
     async def aclose(self) -> None:
-        """Cancel what is scored beside answers, and write what waits, for some seconds at most."""
-        await self.beside.aclose()
+        """Write what waits, for some seconds at most."""
         await self._log.aclose(_CLOSE_SECONDS)
 
 
-def open_recording(
-    settings: Settings,
-    loaded: LoadedRelease,
-    stages: Mapping[StageName, Stage],
-    *,
-    hash_text: Callable[[str], str],
-    metrics: Metrics,
-    faults: Faults,
-) -> Recording | None:
+def open_records(
+    settings: Settings, *, hash_text: Callable[[str], str], metrics: Metrics, faults: Faults
+) -> Records | None:
     """Open the file of records; None where settings name none. Raises ConfigError."""
     if settings.record_file is None:
         return None
-    file = RecordFile(settings.record_file, most_bytes=settings.record_max_bytes, files=settings.record_files)
     log = RecordLog(
-        file,
+        _sink(settings.record_file, settings),
         queue=settings.record_queue,
         count_written=metrics.records.inc,
         count_dropped=metrics.drop_records,
         count_fault=faults,
     )
-    source = Source(
-        release=loaded.release,
-        release_digest=loaded.digest,
-        policy_digest=loaded.policy_digest,
-        sample=settings.record_sample,
-        scorers=lambda: {str(name): _scorer(name, stage) for name, stage in stages.items()},
-        hash_text=hash_text,
-    )
-    recorder = DecisionRecorder(RecordFormat(source), log, metrics, lambda: datetime.now(UTC))
-    return Recording(recorder, Beside(settings.observe_in_flight), log)
+    return Records(log, metrics, settings.record_sample, hash_text)
+
+
+def _sink(path: Path, settings: Settings) -> RecordSink:
+    most_bytes, files, seconds = settings.record_max_bytes, settings.record_files, settings.record_seconds
+    if is_parquet(path):
+        return ParquetFile(path, most_bytes=most_bytes, files=files, most_seconds=seconds or DEFAULT_SECONDS)
+    return RecordFile(path, most_bytes=most_bytes, files=files, most_seconds=seconds)
 
 
 def _scorer(name: StageName, stage: Stage) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from starlette.responses import Response
 
 from cascade.errors import NotAnswered, RequestError, RequestFault
 from cascade.server.access import admitted_by
+from cascade.server.active import ActiveRelease
 from cascade.server.admitting import rank_admitted, refuse_too_long
+from cascade.server.choosing import parse_and_choose
 from cascade.server.dialects.base import DialectFormat
 from cascade.server.fields import logged_field
 from cascade.server.http import Answer, as_json, client_request_id, deadline_from
@@ -59,6 +61,7 @@ def rerank_endpoint(service: Service, route: RerankRoute) -> Callable[[Request],
 async def _answer(service: Service, route: RerankRoute, http: Request, arrived: float, key: Key | None) -> Answer:
     raw = bytearray()
     dialect: DialectFormat | None = None
+    deciding: ActiveRelease | None = None
     asked_by = client_request_id(http.headers)
     try:
         if service.held > service.max_requests:
@@ -68,12 +71,13 @@ async def _answer(service: Service, route: RerankRoute, http: Request, arrived: 
         dialect = route.choose(body)
         if not service.started:
             raise RequestError(RequestFault.NOT_READY, "answer", "the stages are starting", retry_after_s=1)
-        release = service.pipeline.release
-        parsed = dialect.parse(body, http.headers, release.limits.max_documents)
-        refuse_too_long(release, parsed, len(raw))
+        chosen = parse_and_choose(service.traffic, dialect, body, http.headers)
+        deciding, parsed = chosen.release, chosen.parsed
+        deciding.enter()
+        refuse_too_long(deciding.pipeline.release, parsed, len(raw))
         if service.access is not None and key is not None:
             parsed = admitted_by(service.access, key, parsed)
-        ranking = await _while_connected(http, rank_admitted(service, parsed, arrived, len(raw)))
+        ranking = await _while_connected(http, rank_admitted(service, chosen, parsed, arrived, len(raw)))
     except RequestError as error:
         dialect = dialect or route.choose(bytes(raw))
         answer = dialect.error(error)
@@ -84,7 +88,10 @@ async def _answer(service: Service, route: RerankRoute, http: Request, arrived: 
         name = dialect.name if dialect is not None else None
         _write(service, lambda: log_abandoned(name, client_request_id=asked_by))
         return Answer(_CLIENT_GONE, b"")
-    service.metrics.observe(ranking.decision)
+    finally:
+        if deciding is not None:
+            deciding.leave()
+    service.traffic.decided(ranking.decision, answered=True)
     _write(service, lambda: log_decision(ranking.decision, client_request_id=asked_by))
     return dialect.render(ranking, parsed)
 
@@ -114,7 +121,7 @@ def _tell_error(
     service.metrics.reject(dialect.name, status)
     if isinstance(error, NotAnswered):
         decision = error.decision
-        service.metrics.observe(decision, answered=False)
+        service.traffic.decided(decision, answered=False)
         _write(service, lambda: log_decision(decision, outcome="refused", client_request_id=asked_by))
         return
     fault, field = error.fault, logged_field(error.field)
@@ -177,5 +184,5 @@ def _body_seconds(service: Service, headers: Mapping[str, str]) -> float:
         asked_ms = deadline_from(headers)
     except RequestError:  # told once the body has told the dialect
         asked_ms = None
-    deadline_s = (service.pipeline.release.budgets.total_ms if asked_ms is None else asked_ms) / 1000
+    deadline_s = (service.traffic.total_ms if asked_ms is None else asked_ms) / 1000
     return min(service.body_seconds, max(_LEAST_BODY_SECONDS, deadline_s))

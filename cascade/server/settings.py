@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from cascade.errors import ConfigError
+from cascade.rollout.sources.address import checked_place, shown_place
 from cascade.rollout.strict_yaml import read_mapping
 
 __all__ = ["ENVIRONMENT_PREFIX", "Settings", "load_settings"]
@@ -18,7 +28,18 @@ ENVIRONMENT_PREFIX: Final = "CASCADE__"
 """Two underscores: an orchestrator that announces a service named cascade sets CASCADE_PORT and the like."""
 
 
-_PATHS: Final = ("release", "log_file", "query_hash_key_file", "record_file", "keys_file", "admin_keys_file")
+_PATHS: Final = (
+    "release",
+    "state_folder",
+    "releases_folder",
+    "release_keys_file",
+    "release_auth_file",
+    "log_file",
+    "query_hash_key_file",
+    "record_file",
+    "keys_file",
+    "admin_keys_file",
+)
 
 
 class Settings(BaseModel):
@@ -30,7 +51,38 @@ class Settings(BaseModel):
     port: int = Field(default=8787, ge=0, le=65535, description="Port of the public listener; 0 picks a free one")
     admin_host: str = Field(default="127.0.0.1", min_length=1, description="Address of the admin listener")
     admin_port: int = Field(default=8788, ge=0, le=65535, description="Port of the admin listener; 0 picks one")
-    release: Path | None = Field(default=None, description="Release in YAML, or a bundle: folder or .tar")
+    release: Path | str | None = Field(
+        default=None,
+        description="Release in YAML, or a bundle: folder, .tar, or the http(s) address of a .tar; unset: the packaged one",
+    )
+    watch_release: bool = Field(
+        default=False, description="Whether `release` is looked at again and again, and what it becomes is rolled out"
+    )
+    release_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        le=86_400,
+        description="Time between two looks at `release`, a fifth more or less; a folder's events are only a hint to look sooner",
+    )
+    release_auth_file: Path | None = Field(
+        default=None, description="File of the bearer token that the address of `release` asks for, read at each look"
+    )
+    release_keys_file: Path | None = Field(
+        default=None,
+        description="File of public keys in PEM: only a bundle that is signed with one of them is served or rolled out; "
+        "unset: signatures are not asked for",
+    )
+    releases_folder: Path | None = Field(
+        default=None, description="Folder of bundles that `rollout start` may name by digest or by name"
+    )
+    state_folder: Path | None = Field(
+        default=None,
+        description="Folder of this process alone that keeps good releases and where a rollout stands, for the next start; "
+        "unset: nothing is kept",
+    )
+    strict_activation: bool = Field(
+        default=True, description="Whether a release is rolled out only where `verify` has no warning either"
+    )
     level: str | None = Field(
         default=None,
         description="Load level of the release that every request is decided by; unset: load steps through them",
@@ -100,13 +152,23 @@ class Settings(BaseModel):
         default=None, description="File with the key of query hashes; unset: a new random key at each start"
     )
     record_file: Path | None = Field(
-        default=None, description="File that decision records are appended to, by this process alone; unset: no records"
+        default=None,
+        description="File that decision records are appended to, by this process alone; Parquet where it ends in .parquet, "
+        "else lines of JSON; unset: no records",
     )
     record_sample: float = Field(
         default=1.0, ge=0, le=1, description="Share of queries that are recorded, always the same ones under one key"
     )
     record_max_bytes: int = Field(
-        default=100_000_000, ge=1024, description="Size at which a file of records is rotated"
+        default=100_000_000,
+        ge=1024,
+        description="Size at which a file of records is rotated; of Parquet, that of the lines that it is made of",
+    )
+    record_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=31_536_000,
+        description="Age at which a file of records is rotated; unset: of Parquet an hour, of lines of JSON none",
     )
     record_files: int = Field(
         default=10, ge=1, le=1000, description="Files of records kept, the one being written among them"
@@ -115,6 +177,23 @@ class Settings(BaseModel):
     observe_in_flight: int = Field(
         default=16, ge=1, description="Requests that the small stage scores at a time beside answers, in mode observe"
     )
+
+    @field_validator("release")
+    @classmethod
+    def _place(cls, value: Path | str | None) -> Path | str | None:
+        return checked_place(value) if isinstance(value, str) else value
+
+    @field_serializer("release", when_used="json-unless-none")
+    def _shown(self, value: Path | str) -> str:
+        return shown_place(value)
+
+    @model_validator(mode="after")
+    def _release_to_watch(self) -> Self:
+        if self.watch_release and self.release is None:
+            raise ValueError("watch_release: there is no release to watch; name it in release")
+        if self.release_auth_file is not None and not isinstance(self.release, str):
+            raise ValueError("release_auth_file: release is no http(s) address that a token could be sent to")
+        return self
 
     @field_validator("max_long_in_flight")
     @classmethod
@@ -138,7 +217,7 @@ def load_settings(
         return Settings.model_validate(values)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
-        told = (f"settings: {'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
+        told = (": ".join(["settings", *filter(None, [".".join(map(str, one["loc"]))]), one["msg"]]) for one in faults)
         raise ConfigError("; ".join(told)) from None
 
 
@@ -151,7 +230,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Take a relative path in a settings file from the file's own folder."""
-    paths = {name: values[name] for name in _PATHS if isinstance(values.get(name), str)}
+    paths = {name: values[name] for name in _PATHS if isinstance(values.get(name), str) and "://" not in values[name]}
     return values | {name: str(file.parent / value) for name, value in paths.items()}
 
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from cascade.guard.admission import Settled
 from cascade.guard.beside import Beside
 from cascade.guard.deadline import Clock
 from cascade.guard.level_controller import LevelController, LevelRules
@@ -20,9 +19,9 @@ from cascade.stages.base import Stage
 from cascade.stages.http import HttpReranker
 from cascade.telemetry.level_metrics import LevelMetrics
 from cascade.telemetry.logs import note
-from cascade.types import Lane, LevelReason, StageName, Verdict
+from cascade.types import LevelReason, StageName
 
-__all__ = ["Stepping", "rules_of", "step_levels", "told_to_pressure", "watch_rooms"]
+__all__ = ["Stepping", "rules_of", "step_levels", "watch_rooms"]
 
 _LEAST_LOOK_S: Final = 0.05
 """However long requests wait, no look follows another sooner."""
@@ -37,6 +36,7 @@ class Stepping:
 
     In mode observe there is one level; what steps there is whether anything is scored beside answers. ``changed`` is
     called with each level that decides from then on, ``soon`` runs a callback once the step that asks for it is over.
+    ``metrics`` is None for a release that is not the stable one.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Stepping:
         pressure: Pressure,
         clock: Clock,
         *,
-        metrics: LevelMetrics,
+        metrics: LevelMetrics | None,
         jitter: float = 1.0,
         pinned: str | None = None,
         beside: Beside | None = None,
@@ -71,10 +71,20 @@ class Stepping:
         pressure.alarm(_ALARM * rules.wait_target_ms, self._hurry)
         self._apply(LevelReason.START if pinned is None else LevelReason.PINNED)
 
+    def show_in(self, metrics: LevelMetrics | None) -> None:
+        """Show the level in these metrics from now on, None for nowhere: they are of the stable release."""
+        self._metrics = metrics
+        self._show()
+
     @property
     def level(self) -> int:
         """Return the place of the level that decides, 0 the release as it stands."""
         return min(self._applied, len(self._names) - 1)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Tell whether there is more load than normal: what nobody waits for is to stop. In mode observe too."""
+        return self._applied > 0
 
     def choose(self) -> int:
         """Return the place of the level that decides one request.
@@ -130,17 +140,24 @@ class Stepping:
         level = self._controller.level if self._pinned is None else self._pinned
         before, self._applied = self._applied, level
         self._why = why
-        self._metrics.pinned.set(self._pinned is not None)
         if self._beside is not None:
             self._beside.paused = level > 0
-            self._metrics.beside_paused.set(level > 0)
+        self._show()
         if level == before:
             return
         self._since = self._clock()
         self.pressure.now_at(level)
-        self._metrics.step(why)
+        if self._metrics is not None:
+            self._metrics.step(why)
         self.changed(self.level)
         self._tell(before, level)
+
+    def _show(self) -> None:
+        if self._metrics is None:
+            return
+        self._metrics.pinned.set(self._pinned is not None)
+        if self._beside is not None:
+            self._metrics.beside_paused.set(self._beside.paused)
 
     def _tell(self, before: int, level: int) -> None:
         if len(self._names) == 1 or self._since - self._told < _QUIET_S:
@@ -152,6 +169,7 @@ class Stepping:
             load_level=self._names[level],
             before=self._names[before],
             why=self._why,
+            **({} if self._metrics is not None else {"candidate": self._release.release}),
         )
 
 
@@ -163,17 +181,6 @@ async def step_levels(stepping: Stepping, seconds: float, count_fault: Callable[
             stepping.look()
         except Exception as error:  # noqa: BLE001 - the boundary of a background task: it goes on looking
             count_fault(error)
-
-
-def told_to_pressure(settled: Settled, pressure: Pressure) -> Settled:
-    """Return what tells of each request's verdict at admission, and pressure of the waits of those let in."""
-
-    def tell(verdict: Verdict, lane: Lane, tenant: str | None, waited_s: float) -> None:
-        settled(verdict, lane, tenant, waited_s)
-        if verdict is Verdict.ADMITTED or verdict is Verdict.WAITED:
-            pressure.waited(waited_s * 1000)
-
-    return tell
 
 
 def watch_rooms(pressure: Pressure, stages: Mapping[StageName, Stage]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import assert_never
+from typing import Final, assert_never
 
 import httpx
 
@@ -34,7 +34,9 @@ from cascade.stages.vllm import VllmWire
 from cascade.stages.wire import Wire
 from cascade.types import ScoreSpace, StageName
 
-__all__ = ["build_stages", "wire_of"]
+__all__ = ["build_stage", "build_stages", "round_budget_ms", "specs_of", "wire_of"]
+
+_NO_EVENTS: Final = GuardEvents()
 
 
 def build_stages(
@@ -54,34 +56,70 @@ def build_stages(
     gives what sends the requests of a stage behind HTTP. ``events_of`` gives what is told of a stage's guards, and
     ``draw`` numbers in [0, 1) for their pauses.
     """
-    budgets = release.budgets
-    most_ms = budgets.total_ms - budgets.reserve_ms  # the deadline ends a stage of a larger budget sooner
-    budget_ms = {StageName.SMALL: min(budgets.small_ms, most_ms), StageName.LARGE: min(budgets.large_ms, most_ms)}
+    return {
+        name: build_stage(
+            name,
+            spec,
+            budget_ms=round_budget_ms(release, name),
+            clock=clock,
+            pool=pool,
+            environment=environment,
+            count_fault=count_fault,
+            transport_for=transport_for,
+            events=events_of(name),
+            draw=draw,
+        )
+        for name, spec in specs_of(release).items()
+    }
 
-    def build(name: StageName, spec: StageSpec) -> Stage:
-        match spec:
-            case OnnxStage():
-                return OnnxReranker(name, spec, pool, clock)
-            case EmbeddingStage():
-                return EmbeddingReranker(name, spec, pool, clock)
-            case TeiStage() | VllmStage() | ApiStage() | HostedStage():
-                token = read_token(spec.auth, environment)
-                return HttpReranker(
-                    name,
-                    spec,
-                    wire_of(spec),
-                    Upstream(spec.url, transport_for(spec), token, connect_ms=spec.connect_ms),
-                    clock,
-                    count_fault,
-                    budget_ms=budget_ms[name],
-                    draw=draw,
-                    events=events_of(name),
-                )
-            case _:
-                assert_never(spec)
 
+def specs_of(release: Release) -> dict[StageName, StageSpec]:
+    """Return the stages that a release names."""
     specs = {StageName.SMALL: release.stages.small, StageName.LARGE: release.stages.large}
-    return {name: build(name, spec) for name, spec in specs.items() if spec is not None}
+    return {name: spec for name, spec in specs.items() if spec is not None}
+
+
+def round_budget_ms(release: Release, name: StageName) -> float:
+    """Return what a round of a stage has at most: the deadline ends a stage of a larger budget sooner."""
+    budgets = release.budgets
+    most_ms = budgets.total_ms - budgets.reserve_ms
+    return min(budgets.large_ms if name is StageName.LARGE else budgets.small_ms, most_ms)
+
+
+def build_stage(
+    name: StageName,
+    spec: StageSpec,
+    *,
+    budget_ms: float,
+    clock: Clock,
+    pool: ThreadPoolExecutor,
+    environment: Mapping[str, str],
+    count_fault: Callable[[BaseException], None] = lambda error: None,
+    transport_for: Callable[[HttpStage], httpx.AsyncBaseTransport] = build_transport,
+    events: GuardEvents = _NO_EVENTS,
+    draw: Callable[[], float] = random.random,
+) -> Stage:
+    """Return one stage, not yet started, as `build_stages` does. Raises ConfigError."""
+    match spec:
+        case OnnxStage():
+            return OnnxReranker(name, spec, pool, clock)
+        case EmbeddingStage():
+            return EmbeddingReranker(name, spec, pool, clock)
+        case TeiStage() | VllmStage() | ApiStage() | HostedStage():
+            token = read_token(spec.auth, environment)
+            return HttpReranker(
+                name,
+                spec,
+                wire_of(spec),
+                Upstream(spec.url, transport_for(spec), token, connect_ms=spec.connect_ms),
+                clock,
+                count_fault,
+                budget_ms=budget_ms,
+                draw=draw,
+                events=events,
+            )
+        case _:
+            assert_never(spec)
 
 
 def wire_of(spec: TeiStage | VllmStage | ApiStage | HostedStage) -> Wire:

@@ -11,9 +11,10 @@ from typing import Final, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception
 
-from cascade.errors import StageError, StageInvalidAnswer, StageTooLate, StageUnreachable
+from cascade.errors import StageError, StageInvalidAnswer, StageOverloaded, StageTooLate, StageUnreachable
 from cascade.guard.adaptive_limit import AdaptiveLimit
 from cascade.guard.answering import Answering, Leaving
+from cascade.guard.aside import has_room_aside, is_aside
 from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.events import GuardEvents
 from cascade.guard.expected_ms import ExpectedMs, Fit
@@ -114,14 +115,19 @@ class Calls:
         self._fit_room()
 
     async def send(self, round_: Round, call: Call, body: bytes) -> Sent:
-        """Wait for room, make one call within the time that is left, and return its answer. Raises RoundFailed."""
+        """Wait for room, make one call within the time that is left, and return its answer. Raises RoundFailed.
+
+        A call that nobody waits for (`aside`) does not wait either: without room it fails at once.
+        """
+        if is_aside() and not has_room_aside(self.room, call.texts, call.tokens):
+            raise RoundFailed(StageOverloaded, "waiting_for_room")
         waits, asked = not self.room.has_room(call.texts, call.tokens), self._clock()
         async with self.room.hold(call.texts, call.tokens):
             began = self._clock()
             waited_ms = (began - asked) * 1000 if waits else 0.0
             if waits:
                 round_.room_ms = max(round_.room_ms or 0.0, waited_ms)
-            fit = self._expected.judge(call.tokens, round_.deadline.remaining_ms())
+            fit = Fit.FITS if is_aside() else self._expected.judge(call.tokens, round_.deadline.remaining_ms())
             if fit is Fit.TOO_LONG:
                 raise RoundFailed(StageTooLate, "no_time")
             round_.leaves(call.leaving, began)
@@ -146,6 +152,8 @@ class Calls:
 
     def answered(self, call: Call, sent: Sent, *, pressed: bool) -> None:
         """Learn from a call whose scores count; ``pressed`` tells that the server has a queue, by its own account."""
+        if is_aside():
+            return
         self._budget.answered()
         self._answering.answered(sent.leaving, call.texts)
         self._expected.ended(call.tokens, sent.ms, sent.fit)
@@ -190,7 +198,7 @@ class Calls:
         raise failed  # not reached: the loop above returns or raises
 
     def _may_repeat(self, failed: RoundFailed, tokens: int, pause_ms: float, deadline: Deadline) -> bool:
-        rule = verdict_of(failed.code).retry
+        rule = Retry.NEVER if is_aside() else verdict_of(failed.code).retry
         if rule is Retry.NEVER:
             return False
         expected_ms = self._expected.p90_ms(tokens)
@@ -214,6 +222,8 @@ class Calls:
 
         Where the limit can follow, a queue at the server is ours to shorten, and no fault of the server's.
         """
+        if is_aside():
+            return
         adaptive, now = self._adaptive, self._clock()
         queued = adaptive is not None and self._answering.is_queued(leaving)
         round_.gives_up(queued=queued)
@@ -231,7 +241,7 @@ class Calls:
         self._fit_room()
 
     def _drop(self, began: float) -> None:
-        if self._adaptive is not None:
+        if self._adaptive is not None and not is_aside():
             self._adaptive.dropped(began, self._clock())
             self._fit_room()
 

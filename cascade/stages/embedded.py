@@ -126,7 +126,7 @@ class EmbeddedStage(ABC):
 
     @abstractmethod
     def _load(self) -> OnnxModel:
-        """Return the model, loaded and checked. Runs in the pool. Raises ConfigError."""
+        """Return the model, loaded and checked. It takes a while. Raises ConfigError."""
 
     @abstractmethod
     async def _score(self, calls: Calls, query: str, texts: Mapping[int, str]) -> tuple[dict[int, float], StageCost]:
@@ -164,8 +164,8 @@ class EmbeddedStage(ABC):
         return False
 
     async def start(self) -> None:
-        """Load the model. Raises ConfigError."""
-        self._model = await asyncio.get_running_loop().run_in_executor(self._pool, self._load)
+        """Load the model, in a thread of its own: rounds of other stages go on meanwhile. Raises ConfigError."""
+        self._model = await asyncio.to_thread(self._load)
 
     async def look_again(self) -> bool:
         return self._model is not None

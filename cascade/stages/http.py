@@ -15,6 +15,7 @@ from cascade.errors import (
     StageRefused,
     StageTimeout,
 )
+from cascade.guard.aside import is_aside
 from cascade.guard.breaker import Breaker, Outcome
 from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.events import Guarded, GuardEvents
@@ -72,7 +73,8 @@ class HttpReranker:
         if spec.instruction is not None and not self.takes_instruction:
             raise ConfigError(f"{name}: instruction: neither the serializer nor the server of this adapter takes one")
         self._max_length = spec.max_length
-        self._slow_ms = budget_ms if spec.breaker.slow_ms is None else spec.breaker.slow_ms
+        self._slow_ms = math.inf
+        self.allow(budget_ms)
         self._breaker = Breaker(spec.breaker, clock, draw, events.breaker)
         self._calls = Calls(spec, upstream, clock, texts_a_call=texts_a_call(spec, wire), draw=draw, events=events)
         self._looks = Looks(name, wire, upstream, clock, self._bounded_by, count_fault)
@@ -128,6 +130,11 @@ class HttpReranker:
             in_flight_tokens=room.tokens_in_flight,
             waiting_calls=room.waiting,
         )
+
+    def allow(self, budget_ms: float) -> None:
+        """Give a round ``budget_ms`` at most from now on: where the release does not say, that is slow to the breaker."""
+        said = self._spec.breaker.slow_ms
+        self._slow_ms = budget_ms if said is None else said
 
     async def start(self) -> None:
         await self._looks.start()
@@ -195,7 +202,8 @@ class HttpReranker:
             outcome = self._given_up(round_)
             raise
         finally:
-            self._breaker.leave(entered, outcome)
+            # A round that nobody waits for may be larger than any other, and says nothing of what those take.
+            self._breaker.leave(entered, Outcome.IGNORE if is_aside() else outcome)
         # outside, so that no error is chained whose frames hold text
         elapsed_ms = (self._clock() - started) * 1000
         raise kind(self._name, code, elapsed_ms=elapsed_ms, budget_ms=budget_ms, sent=len(round_.left) if round_ else 0)

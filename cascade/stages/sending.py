@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -23,6 +22,7 @@ from cascade.stages.chunking import ChunkLimits, Piece, plan_chunks
 from cascade.stages.congestion import is_pressed
 from cascade.stages.looks import Looks
 from cascade.stages.round import Round, parts, set_apart
+from cascade.stages.together import together
 from cascade.stages.wire import ChunkAnswer, Fault, FaultKind, Wire
 
 __all__ = ["Sending", "texts_a_call"]
@@ -86,15 +86,7 @@ class Sending:
         if len(chunks) == 1:
             await self._send(round_, chunks[0])
             return
-        try:
-            async with asyncio.TaskGroup() as group:
-                for chunk in chunks:
-                    group.create_task(self._send(round_, chunk))
-        except* RoundFailed as failures:
-            first: BaseException = failures
-            while isinstance(first, BaseExceptionGroup):
-                first = first.exceptions[0]
-            raise first from None
+        await together(self._send(round_, chunk) for chunk in chunks)
 
     async def _send(self, round_: Round, chunk: list[Piece]) -> None:
         route = round_.route

@@ -63,3 +63,8 @@ class GuardMetrics:
         self._limit.labels(stage).set(limit)
         self._in_flight.labels(stage).set(in_flight)
         self._calls_waiting.labels(stage).set(waiting)
+
+    def forget(self, stage: StageName) -> None:
+        """Show nothing any more of a stage that has no server."""
+        for gauge in (self._breaker, self._limit, self._in_flight, self._calls_waiting):
+            gauge.remove(stage)

@@ -26,12 +26,12 @@ __all__ = [
     "rounded",
 ]
 
-_ROUND_FIELDS: Final = tuple(item.name for item in fields(Round) if item.name != "cost")
+_ROUND_FIELDS: Final = tuple(item.name for item in fields(Round) if item.name not in {"cost", "top"})
 _COST_FIELDS: Final = tuple(item.name for item in fields(StageCost))
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 UNWRITABLE: Final = (OSError, ValueError)
 """What writing a line raises where the disk is full or the stream is closed."""
-_NOISY: Final = ("httpx", "httpcore", "aiohttp", "asyncio", "uvicorn", "uvicorn.error", "uvicorn.access")
+_NOISY: Final = ("httpx", "httpcore", "aiohttp", "asyncio", "uvicorn", "uvicorn.error", "uvicorn.access", "watchfiles")
 
 
 def configure_logging(level: str, stream: BinaryIO) -> None:
@@ -130,6 +130,7 @@ def decision_record(decision: Decision) -> dict[str, Any]:
         "decision_id": decision.id,
         "dialect": decision.dialect,
         "release": decision.release,
+        "arm": decision.arm,
         "load_level": decision.level.name,
         "tenant": decision.tenant,
         "query_hash": decision.query_hash,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from cascade import __version__
 from cascade.telemetry.admission_metrics import AdmissionMetrics, KeyMetrics
+from cascade.telemetry.arm_metrics import ArmMetrics
 from cascade.telemetry.guard_metrics import GuardMetrics
 from cascade.telemetry.level_metrics import LevelMetrics
 from cascade.telemetry.record_log import DropReason
@@ -119,7 +120,7 @@ class Metrics:
             "1 where the release names a calibration and the safe mode decides in its place",
             registry=registry,
         )
-        self.evidence = Gauge(
+        self._evidence = Gauge(
             "cascade_evidence_mismatch",
             "1 where a certificate or report that the release names does not hold for it: missing, altered, of another "
             "policy or of other stages",
@@ -127,14 +128,24 @@ class Metrics:
             registry=registry,
         )
         self.levels = LevelMetrics(registry)
-        self.release = Gauge(
-            "cascade_release_info", "The active release", ["release", "digest", "version"], registry=registry
-        )
+        self.arms = ArmMetrics(registry)
 
-    def activate(self, release: str, digest: str) -> None:
-        """Show which release is active."""
-        self.release.clear()
-        self.release.labels(release, digest, __version__).set(1)
+    def forget_stage(self, stage: StageName) -> None:
+        """Show nothing any more of the server of a stage that the release does not have."""
+        self.unusable.remove(stage)
+        self.guards.forget(stage)
+        self.forget_load(stage)
+
+    def forget_load(self, stage: StageName) -> None:
+        """Show nothing any more of the load of a server that tells none."""
+        self.waiting.remove(stage)
+        self.signal_stale.remove(stage)
+        self.signal_silent.remove(stage)
+
+    def tell_evidence(self, faults: Container[str]) -> None:
+        """Show which kinds of evidence do not hold for the release that serves."""
+        for kind in ("certificate", "report"):
+            self._evidence.labels(kind).set(kind in faults)
 
     def count_fault(self, error: BaseException) -> None:
         """Count an exception that a boundary caught."""
@@ -148,6 +159,7 @@ class Metrics:
         """Count a request: of one that was not answered, for the caller wanted an error then, the rounds alone."""
         for item in decision.rounds:
             self._observe_round(item)
+        self.arms.decided(decision, answered=answered)
         if not answered:
             return
         self._requests[decision.dialect, decision.stage].inc()

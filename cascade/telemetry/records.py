@@ -22,11 +22,21 @@ from cascade.policy.release import Release
 from cascade.policy.shadow import Shadow, shadow_decision
 from cascade.signals.query import classify, count_identifiers
 from cascade.telemetry.logs import decision_record, rounded
-from cascade.telemetry.record_log import Record
+from cascade.telemetry.record_file import Record
 from cascade.tokens import PAIR_OVERHEAD_TOKENS, estimate_tokens
 from cascade.types import Candidate, Decision, Request, Round
 
-__all__ = ["FORMAT", "KEY_CHECK", "MOST_CHANNELS", "Decided", "RecordFormat", "Recorder", "Source", "is_sampled"]
+__all__ = [
+    "FORMAT",
+    "KEY_CHECK",
+    "MOST_CHANNELS",
+    "Assignment",
+    "Decided",
+    "RecordFormat",
+    "Recorder",
+    "Source",
+    "is_sampled",
+]
 
 FORMAT: Final = "cascade-records/1"
 KEY_CHECK: Final = "\0which key"
@@ -37,12 +47,25 @@ _HASH_SPACE: Final = 2**64
 
 
 @dataclass(frozen=True, slots=True)
+class Assignment:
+    """How a request came to the arm that decides it.
+
+    ``probability`` is that of this arm at the moment the request was given to it: of a canary its share, of the
+    stable release what is left, 1 where nothing was split. A shadow is ``of`` the decision with that id, and its
+    probability that of both being made.
+    """
+
+    probability: float = 1.0
+    of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """One decided request with everything that a record derives from.
 
     Scores go by candidate index, raw; ``excluded`` has the indices that a stage left out. In mode
     ``observe``, ``beside`` is the small stage's round beside the answer, and ``dropped`` tells that
-    there was no room for one.
+    there was no room for one. ``assigned`` tells how it came to its arm.
     """
 
     request: Request
@@ -54,6 +77,7 @@ class Decided:
     excluded: frozenset[int] = frozenset()
     beside: Round | None = None
     dropped: bool = False
+    assigned: Assignment = Assignment()
 
 
 class Recorder(Protocol):
@@ -120,7 +144,10 @@ class RecordFormat:
         rounds = decision.rounds if decided.beside is None else (*decision.rounds, decided.beside)
         told = decision_record(replace(decision, rounds=rounds))
         told |= {
-            "propensity": self.source.sample,
+            "arm": decision.arm,
+            "of": decided.assigned.of,
+            "sample": self.source.sample,
+            "propensity": self.source.sample * decided.assigned.probability,
             "q_class": classify(query, identifiers),
             "q_tokens": tokens,
             "q_identifiers": identifiers,

@@ -9,6 +9,7 @@ from cascade.capacity.throughput import Throughputs, throughputs_of
 from cascade.capacity.traffic import Arrivals, OverLength, Traffic, Window
 from cascade.policy.release import Release, parse_release
 from cascade.types import StageName
+from tests.replay.records import decision_line
 from tests.scenario import release_data
 
 __all__ = ["CALIBRATED", "HOSTED", "ONNX", "made_release", "made_throughputs", "made_traffic", "record", "records_head"]
@@ -74,19 +75,27 @@ def records_head(**changes: Any) -> dict[str, Any]:
 def record(second: float, **changes: Any) -> dict[str, Any]:
     """Return what capacity reads of a record: four candidates, two of them sent, so many seconds after midnight."""
     minutes, seconds = divmod(second, 60)
-    return {
-        "kind": "decision",
-        "head": "0" * 16,
-        "time": f"2026-11-29T00:{minutes:02.0f}:{seconds:06.3f}+00:00",
-        "decision_id": f"id-{second}",
-        "query_hash": f"{int(second * 1000):016x}",
-        "propensity": 1.0,
-        "load_level": "normal",
-        "depth": 3,
-        "degraded": [],
-        "escalated": [2, 0],
-        "q_tokens": 8,
-        "tokens": [20, 30, 40, 50],
-        "rounds": [{"stage": "small", "outcome": "ok"}, {"stage": "large", "outcome": "ok"}],
-        "would": None,
-    } | changes
+    tokens = changes.get("tokens", [20, 30, 40, 50])
+    count = len(tokens)
+    rounds = [
+        {"stage": stage, "outcome": "ok", "sent": sent, "elapsed_ms": 1.0}
+        for stage, sent in (("small", 3), ("large", 2))
+    ]
+    return (
+        decision_line(
+            time=f"2026-11-29T00:{minutes:02.0f}:{seconds:06.3f}+00:00",
+            decision_id=f"id-{second}",
+            query_hash=f"{int(second * 1000):016x}",
+            depth_reason="fixed",
+            escalated=[2, 0],
+            q_tokens=8,
+            tokens=tokens,
+            ids=[f"{place:016x}" for place in range(count)],
+            small=[None] * count,
+            large=[None] * count,
+            channels={},
+            rounds=rounds,
+            beside=None,
+        )
+        | changes
+    )

@@ -11,9 +11,9 @@ import pytest
 
 from cascade.capacity.demand import Basis
 from cascade.capacity.distribution import Distribution
-from cascade.capacity.record_lines import RequestLines
 from cascade.capacity.record_traffic import Digests, Recorded, traffic_of_records
 from cascade.errors import ConfigError
+from cascade.replay.record_lines import Lines
 from cascade.telemetry.records import Decided, RecordFormat, Source
 from cascade.text import Text
 from cascade.types import Candidate, Level, Request, StageName
@@ -52,13 +52,13 @@ def test_a_window_without_a_record_is_one_without_a_query(tmp_path: Path) -> Non
     assert found.counts.empty_windows == 1
 
 
-def test_a_sample_is_corrected_by_its_propensity(tmp_path: Path) -> None:
+def test_a_sample_is_corrected_by_its_share(tmp_path: Path) -> None:
     """Each record of a quarter stands for four; a query that came twice weighs twice in the error.
 
     Of a query seen c times with probability p, the variance is c^2 (1 - p) / p^2: 12 for one, 48 for two.
     """
     lines = [record(0), record(5, query_hash="a" * 16), record(6, query_hash="a" * 16), record(60)]
-    found = _read(tmp_path, *({**line, "propensity": 0.25} for line in lines))
+    found = _read(tmp_path, *({**line, "sample": 0.25, "propensity": 0.25} for line in lines))
     arrivals = found.traffic.arrivals
     assert arrivals.peak_qps == 12 / 60
     assert arrivals.peak_error_qps == pytest.approx(math.sqrt(12 + 48) / 60)
@@ -68,8 +68,8 @@ def test_a_sample_is_corrected_by_its_propensity(tmp_path: Path) -> None:
 def test_sizes_are_weighted_by_what_a_record_stands_for(tmp_path: Path) -> None:
     """Candidates, tokens of pairs and of queries."""
     lines = [
-        record(0, propensity=0.5),
-        record(60, tokens=[10, 20], q_tokens=2, depth=2, escalated=[], propensity=1.0),
+        record(0, sample=0.5, propensity=0.5),
+        record(60, tokens=[10, 20], q_tokens=2, depth=2, escalated=[]),
     ]
     traffic = _read(tmp_path, *lines).traffic
     assert traffic.candidates == Distribution.weighted({2: 1, 4: 2}.items())
@@ -96,7 +96,7 @@ def test_records_of_the_release_tell_what_it_sent(tmp_path: Path) -> None:
 
 def test_what_was_sent_is_weighted_by_what_a_record_stands_for(tmp_path: Path) -> None:
     """Four requests of three small and two large pairs, and one of none."""
-    found = _read(tmp_path, record(0, propensity=0.25), record(60, rounds=[], escalated=[]))
+    found = _read(tmp_path, record(0, sample=0.25, propensity=0.25), record(60, rounds=[], escalated=[]))
     normal = found.evidence["normal"]
     assert (normal.small, normal.large) == (12 / 5, 8 / 5)
 
@@ -169,13 +169,13 @@ def test_records_of_another_version_are_refused(tmp_path: Path) -> None:
     """They may mean something else."""
     write_records(tmp_path / "r", [records_head(format="cascade-records/0"), record(0)])
     with pytest.raises(ConfigError, match="written by another version; cascade-records/1 is read"):
-        list(RequestLines([tmp_path / "r"]))
+        list(Lines([tmp_path / "r"]))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """With the kind of fault."""
     with pytest.raises(ConfigError, match=r"records .*absent: cannot be read: FileNotFoundError"):
-        list(RequestLines([tmp_path / "absent"]))
+        list(Lines([tmp_path / "absent"]))
 
 
 def test_what_the_recorder_writes_is_read(tmp_path: Path) -> None:
@@ -189,7 +189,34 @@ def test_what_the_recorder_writes_is_read(tmp_path: Path) -> None:
         datetime(2026, 11, 29, tzinfo=UTC),
     )
     (tmp_path / "r").write_bytes(written.head + written.line)
-    ((head, line),) = RequestLines([tmp_path / "r"])
+    lines = Lines([tmp_path / "r"])
+    (line,) = lines
+    head = lines.heads[line.head]
     assert (head.policy_digest, head.mode) == ("sha256:p1", "cascade")
-    assert (line.load_level, line.small_pairs, line.escalated, line.propensity) == ("low", 4, (3, 1), 0.5)
+    assert (line.load_level, line.depth, line.escalated, line.recorded) == ("low", 4, (3, 1), 0.5)
     assert line.tokens == (3 + 2 + 4,) * 4
+
+
+def test_the_arms_of_a_split_are_one_stream_of_requests(tmp_path: Path) -> None:
+    """A record of a canary of 5% stands for as many requests as one of the stable release; a shadow for none.
+
+    All are recorded by halves: four requests in the first minute, two at its end.
+    """
+    lines = [
+        record(0, sample=0.5, propensity=0.5 * 0.95),
+        record(5, arm="canary", sample=0.5, propensity=0.5 * 0.05),
+        record(6, arm="shadow", of="id-0", sample=0.5, propensity=0.5 * 0.95 * 0.1),
+        record(60, sample=0.5, propensity=0.5 * 0.95),
+    ]
+    found = _read(tmp_path, *lines)
+    assert [window.qps for window in found.traffic.arrivals.windows] == [4 / 60]
+    assert (found.counts.records, found.counts.shadows) == (3, 1)
+
+
+def test_records_from_before_there_were_arms_are_read(tmp_path: Path) -> None:
+    """Their propensity is the share that was recorded."""
+    old = [record(second, propensity=0.5) for second in (0, 60)]
+    for line in old:
+        for name in ("arm", "of", "sample"):
+            del line[name]
+    assert _read(tmp_path, *old).traffic.arrivals.peak_qps == 2 / 60

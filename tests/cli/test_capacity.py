@@ -117,7 +117,7 @@ def _records(path: Path, count: int, **changes: Any) -> Path:
 
 def test_records_become_replicas(command: Command, release: WriteRelease, tmp_path: Path) -> None:
     """Their rate, their sizes, and what was sent: a tenth recorded, so ten queries a second."""
-    path = _records(tmp_path / "r", 121, propensity=0.1)
+    path = _records(tmp_path / "r", 121, sample=0.1, propensity=0.1)
     out = tmp_path / "capacity.json"
     done = command("capacity", "--release", release(**_written(escalation=CALIBRATED)), "--records", str(path),
                    "--burst", "1.2", *_THROUGHPUT, "--out", str(out))  # fmt: skip

@@ -46,6 +46,7 @@ def test_all_that_was_not_used_is_told(command: Command, tmp_path: Path) -> None
         decision_line(head="3" * 16),
         decision_line(head="4" * 16, query_hash="4" * 16),
         decision_line(head="5" * 16),
+        decision_line(head="4" * 16, query_hash="5" * 16, arm="shadow", of="id-1"),
         {"kind": "else"},
     ]
     path = write_records(tmp_path / "a", lines)
@@ -59,6 +60,7 @@ def test_all_that_was_not_used_is_told(command: Command, tmp_path: Path) -> None
         "1 without all scores of both stages, kept as they are",
         "1 of other releases",
         "1 scored while a server said otherwise of itself than at the end",
+        "1 of shadows: they answered no request",
         "1 lines torn",
         "1 lines that are no record of this version",
         "1 records without the line that says what they depend on",

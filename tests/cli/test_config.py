@@ -12,6 +12,7 @@ import yaml
 from tests.cli.conftest import BARE, Command, WriteRelease
 
 _SECRET: Final = "kingfisher-secret-7f3a"
+_NOWHERE: Final = "http://127.0.0.1:9/release.tar"
 _STAGE: Final[dict[str, Any]] = {
     "adapter": "tei",
     "url": "${UPSTREAM_URL}",
@@ -165,3 +166,11 @@ def test_h1_the_release_flag_beats_the_environment(command: Command, release: Wr
     """A flag wins over a variable that names another file."""
     done = command("config", "dump", "--release", release(), variables={"CASCADE__RELEASE": "/no/such/file"})
     assert yaml.safe_load(done.out)["release"]["release"] == "bare-1"
+
+
+def test_a_release_at_an_address_is_named_as_it_is(command: Command) -> None:
+    """An address given as an option or a variable reaches its server with both slashes."""
+    for options, variables in ((("--release", _NOWHERE), {}), ((), {"CASCADE__RELEASE": _NOWHERE})):
+        done = command("config", "validate", *options, variables=variables)
+        assert (done.status, done.out) == (2, "")
+        assert done.err == "cascade: release http://127.0.0.1:9/release.tar: no answer: ClientConnectorError\n"

@@ -125,9 +125,9 @@ def test_a_release_reads_the_calibration_that_it_names(command: Command, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--arm", "x.yaml"), "--arm: write RELEASE=SHARE, with a share above 0 and at most 1"),
-        (("--arm", "x.yaml=none"), "--arm: write RELEASE=SHARE, with a share above 0 and at most 1"),
-        (("--arm", "x.yaml=1.5"), "--arm: write RELEASE=SHARE, with a share above 0 and at most 1"),
+        (("--arm", "x.yaml"), "release x.yaml: cannot be read: FileNotFoundError"),
+        (("--arm", "x.yaml=none"), "--arm: write RELEASE=SHARE, with a share above 0 and at most 1, or RELEASE alone"),
+        (("--arm", "x.yaml=1.5"), "--arm: write RELEASE=SHARE, with a share above 0 and at most 1, or RELEASE alone"),
         (("--without-outcome", "0"), "--without-outcome: a finite number is wanted, and --outcomes"),
         (("--outcomes", "none"), "outcomes none: cannot be read: FileNotFoundError"),
         ((), "records none: cannot be read: FileNotFoundError"),

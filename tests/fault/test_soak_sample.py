@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from cascade.guard.seat import Bounds
 from cascade.server.app import public_app
-from cascade.server.stepping import step_levels, watch_rooms
+from cascade.server.stepping import step_levels
 from cascade.stages.http import HttpReranker
 from cascade.telemetry.logs import configure_logging
 from cascade.testing.clock import run_virtual
@@ -146,9 +146,7 @@ async def _soaked(
     written = release(adapters, ("http://small.test", "http://large.test"))
     behaviour = {key: written[key] for key in ("depth", "escalation", "budgets", "overload", "levels")}
     served = sidecar(stages=stages, release=release_of(**behaviour), bounds=_BOUNDS)
-    stepping = served.service.stepping
-    assert stepping is not None
-    watch_rooms(stepping.pressure, stages)
+    stepping = served.service.traffic.stable.stepping
     steps = asyncio.create_task(step_levels(stepping, 0.25, served.service.faults))
     tasks_before = {task.get_name() for task in asyncio.all_tasks()}
     app, drawn = public_app(served.service), random.Random(seed)  # noqa: S311 - no secret
@@ -247,7 +245,7 @@ def test_b6_b13_once_servers_are_well_breakers_close_and_answers_are_whole_again
     assert [stage.guarded.breaker for stage in soaked.stages.values()] == [BreakerState.CLOSED] * 2
     assert {reason for judged in last for reason in judged.degraded} <= {"deadline_too_short"}
     assert sum(judged.stage == "large" and not judged.degraded for judged in last) >= 12
-    assert soaked.served.service.pipeline.level.index == 0
+    assert soaked.served.service.traffic.stable.pipeline.level.index == 0
 
 
 def test_the_same_faults_and_requests_give_the_same_answers() -> None:

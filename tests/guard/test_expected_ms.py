@@ -177,6 +177,18 @@ def test_a_stage_whose_work_came_back_is_judged_by_the_rounds_that_brought_it() 
     assert [expected.judge(1000, ms) for ms in (40.0, 39.0)] == [Fit.FITS, Fit.TOO_LONG]
 
 
+def test_once_the_rounds_that_brought_work_back_are_forgotten_one_is_no_evidence() -> None:
+    """A minute later a single slow round says as little as one of a size that was never seen."""
+    clock = Hand()
+    expected = known(clock, 1000, *[500.0] * 20)
+    for _ in range(3):
+        expected.ended(1000, 40.0, Fit.PROBE)
+    clock.now = 60.0
+    assert expected.p90_ms(1000) is None
+    expected.gave_up(1000, 300.0, Fit.FITS)
+    assert expected.judge(1000, 250.0) is Fit.FITS
+
+
 def test_an_estimate_below_what_rounds_take_rises_though_none_comes_back() -> None:
     """Those with just enough time by it fail one after the other; what they had is too little, by a quarter each time."""
     expected = known(Hand(), 1000, *[20.0] * 10)

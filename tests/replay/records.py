@@ -41,7 +41,18 @@ def decision_line(**changes: Any) -> dict[str, Any]:
         "decision_id": "id-1",
         "query_hash": "a" * 16,
         "tenant": None,
+        "load_level": "normal",
+        "arm": "stable",
+        "of": None,
+        "top_n": 3,
         "depth": 3,
+        "depth_reason": "observe",
+        "escalated": [0, 1, 2],
+        "degraded": [],
+        "rank_changes_at_5": 2,
+        "sample": 1.0,
+        "propensity": 1.0,
+        "signals": {},
         "q_class": "other",
         "q_tokens": 4,
         "q_identifiers": 0,
@@ -56,6 +67,8 @@ def decision_line(**changes: Any) -> dict[str, Any]:
             {"stage": "large", "outcome": "ok", "sent": 3, "elapsed_ms": 30.0},
             {"stage": "small", "outcome": "ok", "sent": 3, "elapsed_ms": 6.0},
         ],
+        "beside": "ok",
+        "would": None,
     } | changes
 
 

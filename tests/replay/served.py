@@ -21,14 +21,14 @@ from cascade.guard.beside import Beside
 from cascade.pipeline import Pipeline
 from cascade.policy.release import Release, parse_release, policy_digest, release_digest
 from cascade.replay.logged.deciding import Decider
-from cascade.replay.logged.sources import Arm
+from cascade.replay.logged.sources import SplitRelease
 from cascade.stages.fingerprint import fingerprint_of
 from cascade.stages.serializers import serializer
-from cascade.telemetry.records import Decided, RecordFormat, Source, is_sampled
+from cascade.telemetry.records import Assignment, Decided, RecordFormat, Source, is_sampled
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import Candidate, Ranking, Request, StageName
+from cascade.types import Arm, Candidate, Ranking, Request, StageName
 from tests.scenario import release_data
 
 __all__ = ["CANDIDATES", "Query", "Serving", "Traffic", "made_queries", "orders_of", "serving_of", "traffic"]
@@ -75,9 +75,9 @@ class Serving:
         return parse_release(dict(self.data))
 
     @property
-    def arm(self) -> Arm:
+    def arm(self) -> SplitRelease:
         """Return it as a release of the split."""
-        return Arm(self.release.release, release_digest(self.data), self.share, self.decider)
+        return SplitRelease(self.release.release, release_digest(self.data), self.share, self.decider)
 
     @property
     def decider(self) -> Decider:
@@ -157,10 +157,14 @@ def traffic(
     seed: int = 0,
     *,
     assign: Callable[[Query], int] | None = None,
+    probability: Callable[[Query, int], float] = lambda query, arm: 1.0,
     behaves: Callable[[Query, StageName], Mapping[str, Any]] = lambda query, stage: {},
     request: Mapping[str, Any] | None = None,
 ) -> Traffic:
-    """Serve queries by releases drawn by their shares, or as ``assign`` says; ``behaves`` changes scripted stages."""
+    """Serve queries by releases drawn by their shares, or as ``assign`` says; ``behaves`` changes scripted stages.
+
+    ``probability`` is what a record tells of how likely its arm was; the second release is the canary.
+    """
     if assign is None:
         shares = [each.share for each in split]
         chosen = np.random.default_rng(seed).choice(len(split), p=shares, size=len(queries)).tolist()
@@ -189,8 +193,10 @@ def traffic(
                 count_fault=faults.append,
                 recorder=keeping[arm],
                 beside=Beside(10),
+                arm=Arm.CANARY if arm else Arm.STABLE,
             )
-            ranking = await pipeline.rerank(query.request(**(request or {})))
+            assigned = Assignment(probability(query, arm))
+            ranking = await pipeline.rerank(query.request(**(request or {})), assigned=assigned)
             found.served[name] = (query, arm, _places(ranking))
             await asyncio.sleep(1.0)
 

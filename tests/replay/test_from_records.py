@@ -34,6 +34,7 @@ def _counted(**changes: int) -> Counts:
         "recurring",
         "other_release",
         "other_server",
+        "shadows",
         "torn",
         "strange",
         "headless",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cascade.replay.logged.deciding import Taken, is_faithful, taken
-from cascade.replay.logged.lines import LoggedLine, LoggedLines
+from cascade.replay.record_lines import DecisionLine, Lines
 from cascade.types import StageName
 from tests.escalated import REORDERING, rule
 from tests.replay.served import Query, Serving, Traffic, made_queries, serving_of, traffic
@@ -76,12 +76,12 @@ def _queries() -> list[Query]:
 _QUERIES: Final = _queries()
 
 
-def _lines(served: Traffic, folder: Path) -> list[LoggedLine]:
-    return list(LoggedLines([served.write(folder / "records")]))
+def _lines(served: Traffic, folder: Path) -> list[DecisionLine]:
+    return list(Lines([served.write(folder / "records")]))
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[LoggedLine], list[tuple[int, ...]]]]:
+def everything(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[DecisionLine], list[tuple[int, ...]]]]:
     """Give the records and the answers of every release to every query."""
     found = []
     for serving in _RELEASES:

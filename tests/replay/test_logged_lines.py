@@ -1,4 +1,4 @@
-"""Records read with what was done for each."""
+"""What was done for each request, as its record tells it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cascade.replay.logged.lines import LoggedLine, LoggedLines
+from cascade.replay.record_lines import DecisionLine, Lines
 from tests.replay.records import decision_line, head_line, write_records
 
 _DONE = {
@@ -16,20 +16,29 @@ _DONE = {
     "escalated": [2, 0],
     "degraded": [],
     "rank_changes_at_5": 2,
+    "sample": None,
     "propensity": 0.5,
     "signals": {"bm25.gap": None},
     "beside": None,
 }
 
 
-def _read(path: Path, **changes: Any) -> list[LoggedLine]:
-    return list(LoggedLines([write_records(path / "r", [head_line(), decision_line(**_DONE | changes)])]))
+def _read(path: Path, **changes: Any) -> list[DecisionLine]:
+    return list(Lines([write_records(path / "r", [head_line(), decision_line(**_DONE | changes)])]))
 
 
 def test_a_whole_record_is_read(tmp_path: Path) -> None:
-    """With the fields that other readers of records have no use for."""
+    """What was escalated, what is known of the query, how deep the small stage went."""
     (line,) = _read(tmp_path)
     assert (line.escalated, line.propensity, line.signals, line.small_depth) == ((2, 0), 0.5, {"bm25.gap": None}, 3)
+
+
+def test_a_record_stands_for_the_share_that_is_recorded_whatever_its_arm(tmp_path: Path) -> None:
+    """The propensity has the arm's probability too; before there were arms the two were one."""
+    (canary,) = _read(tmp_path, arm="canary", sample=0.5, propensity=0.125)
+    assert (canary.recorded, canary.arm_probability) == (0.5, 0.25)
+    (old,) = _read(tmp_path)
+    assert (old.recorded, old.arm_probability) == (0.5, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -52,10 +61,18 @@ def test_a_small_stage_that_did_not_answer_scored_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "changes", [{"escalated": [3]}, {"propensity": 0.0}, {"propensity": 1.5}, {"top_n": None}, {"escalated": [-1]}]
+    "changes",
+    [
+        {"escalated": [3]},
+        {"propensity": 0.0},
+        {"propensity": 1.5},
+        {"top_n": None},
+        {"escalated": [-1]},
+        {"sample": 0.25},
+    ],
 )
 def test_a_record_that_is_not_whole_is_strange(tmp_path: Path, changes: dict[str, Any]) -> None:
     """It is counted, and not quoted."""
-    lines = LoggedLines([write_records(tmp_path / "r", [head_line(), decision_line(**_DONE | changes), {"kind": "x"}])])
+    lines = Lines([write_records(tmp_path / "r", [head_line(), decision_line(**_DONE | changes), {"kind": "x"}])])
     assert list(lines) == []
     assert lines.unread.strange == 2

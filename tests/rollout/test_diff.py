@@ -127,7 +127,7 @@ def test_a_release_is_shown_in_words_without_its_addresses(tmp_path: Path) -> No
     lines = description(bundle)
     assert [line.partition("  ")[0] for line in lines if line[0] != " "] == [
         "release", "digest", "policy digest", "mode", "small stage", "large stage", "depth", "escalation", "time", "levels",
-        "calibration", "certificate", "report",
+        "rollout", "calibration", "certificate", "report",
     ]  # fmt: skip
     assert lines[1].endswith(bundle.loaded.digest)
     assert f"calibration    {bundle.loaded.release.calibration}" in lines

@@ -86,3 +86,15 @@ def test_a_release_has_a_bound(tmp_path: Path) -> None:
     path.write_bytes(b"#" * (2**20 + 1))
     with pytest.raises(ConfigError, match="larger than 1048576 bytes"):
         open_source(path)
+
+
+def test_a_folder_that_goes_while_it_is_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mount that is swapped takes its old state away; the next look finds the new one."""
+    build_bundle(write_release(tmp_path).path, tmp_path / "bundle", {})
+
+    def gone(self: Path, pattern: str) -> list[Path]:
+        raise FileNotFoundError(pattern)
+
+    monkeypatch.setattr(Path, "rglob", gone)
+    with pytest.raises(ConfigError, match=r"bundle: cannot be read: FileNotFoundError$"):
+        open_source(tmp_path / "bundle")

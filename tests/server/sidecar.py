@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -14,17 +15,21 @@ import orjson
 from cascade.calibration.calibrated import Calibration
 from cascade.guard.admission import Admission
 from cascade.guard.deadline import Clock
-from cascade.guard.pressure import Pressure
 from cascade.guard.seat import Bounds
 from cascade.guard.under_way import UnderWay
-from cascade.pipeline import Pipeline
-from cascade.policy.levels import level_names
-from cascade.policy.release import Release, parse_release
+from cascade.policy.release import Release, StageSpec, parse_release
+from cascade.rollout.artefacts import Artefacts
+from cascade.rollout.bundle import Bundle
+from cascade.rollout.load import LoadedRelease
+from cascade.rollout.source import Source, SourceKind
+from cascade.server.active import ActiveRelease, Shared
 from cascade.server.admin import admin_app
 from cascade.server.app import public_app
-from cascade.server.gate import quotas_of
+from cascade.server.queue_waits import QueueWaits
 from cascade.server.service import Service
-from cascade.server.stepping import Stepping, told_to_pressure
+from cascade.server.stage_pool import StagePool
+from cascade.server.tenant_quotas import TenantQuotas
+from cascade.server.traffic import Traffic
 from cascade.stages.base import Stage
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
@@ -32,7 +37,7 @@ from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
 from cascade.types import StageName
 
-__all__ = ["BODIES", "LEVELS", "ROOMY", "ROUTES", "Sidecar", "dumps", "release_of", "sidecar"]
+__all__ = ["BODIES", "LEVELS", "ROOMY", "ROUTES", "Sidecar", "bundle_of", "dumps", "release_of", "sidecar"]
 
 ROUTES: Final = {
     "native": ("/v1/cascade/rerank",),
@@ -88,6 +93,13 @@ def release_of(**fields: Any) -> Release:
     return parse_release({**written, **fields})
 
 
+def bundle_of(release: Release, calibration: Calibration | None = None, digest: str = "sha256:release") -> Bundle:
+    """Return a release as if it had been loaded from a file that is not there."""
+    nowhere = Path("nowhere")
+    source = Source(nowhere, SourceKind.FILE, b"", Artefacts(named=nowhere))
+    return Bundle(LoadedRelease(release, digest, "sha256:policy", {}), source, calibration)
+
+
 @dataclass(slots=True)
 class Sidecar:
     """A service with its stages, and clients of both listeners."""
@@ -122,6 +134,8 @@ def sidecar(
     large: ScriptedStage | None = None,
     *,
     release: Release | None = None,
+    bundle: Bundle | None = None,
+    build: Callable[[StageName, StageSpec], Stage] | None = None,
     stages: Mapping[StageName, Stage] | None = None,
     calibration: Calibration | None = None,
     level: str | None = None,
@@ -131,55 +145,46 @@ def sidecar(
 ) -> Sidecar:
     """Make a sidecar whose stages score by shared words, at a load level, on the clock of the running loop unless another is given.
 
-    ``settings`` are further fields of the service.
+    ``build`` makes the stages of a release in place of the two. ``settings`` are further fields of the service.
     """
     small = small or ScriptedStage(overlap)
     large = large or ScriptedStage(overlap)
     clock = clock or asyncio.get_running_loop().time
+    there = stages if stages is not None else {StageName.SMALL: small, StageName.LARGE: large}
     metrics = Metrics()
     faults = Faults(metrics, clock)
     numbers = itertools.count(1)
-    under_way = UnderWay()
-    release = release or release_of()
-    pressure = Pressure(clock, least_deadline_ms=release.budgets.total_ms)
-    ladder = tuple(
-        Pipeline(
-            release,
-            stages if stages is not None else {StageName.SMALL: small, StageName.LARGE: large},
-            level=name,
-            calibration=calibration,
-            clock=clock,
-            new_id=lambda: f"decision-{next(numbers)}",
-            hash_query=lambda query: "0" * 16,
-            count_fault=faults,
-            under_way=under_way,
-            pressure=pressure,
-        )
-        for name in level_names(release)
+    waits = QueueWaits(metrics.admission.settled)
+    admission = Admission(bounds, clock, settled=waits.settled)
+    pool = StagePool(lambda name, spec, budget_ms: build(name, spec) if build is not None else there[name])
+    shared = Shared(
+        pool=pool,
+        metrics=metrics,
+        faults=faults,
+        clock=clock,
+        under_way=UnderWay(),
+        hash_query=lambda query: "0" * 16,
+        new_id=lambda: f"decision-{next(numbers)}",
+        queue_wait_ms=lambda: admission.oldest_wait_s() * 1000,
     )
-    stepping = Stepping(release, pressure, clock, metrics=metrics.levels, pinned=level)
-    pipeline = ladder[stepping.level]
-    fields = {"max_body_bytes": 8_000_000, "started": True, "ready": True} | settings
-    admission = Admission(
-        bounds,
-        clock,
-        quotas=quotas_of(pipeline.release.limits.tenants, clock),
-        settled=told_to_pressure(metrics.admission.settled, pressure),
+    bundle = bundle or bundle_of(release or release_of(), calibration)
+    traffic = Traffic(
+        ActiveRelease(bundle, shared, level=level),
+        metrics=metrics,
+        faults=faults,
+        waits=waits,
+        quotas=TenantQuotas(admission, metrics.admission, clock),
+        pinned=level,
     )
-    pressure.watch_queue(lambda: admission.oldest_wait_s() * 1000)
-    metrics.admission.name_tenants(pipeline.release.limits.tenants)
     service = Service(
-        pipeline,
-        metrics,
-        faults,
-        clock,
-        digest="sha256:release",
-        policy_digest="sha256:policy",
+        traffic=traffic,
+        open_release=lambda bundle: ActiveRelease(bundle, shared),
+        pool=pool,
+        metrics=metrics,
+        faults=faults,
+        clock=clock,
         admission=admission,
-        under_way=under_way,
-        ladder=ladder,
-        stepping=stepping,
-        **fields,
+        under_way=shared.under_way,
+        **{"max_body_bytes": 8_000_000, "started": True, "ready": True} | settings,
     )
-    stepping.changed = service.step
     return Sidecar(service, small, large)

@@ -169,12 +169,11 @@ def test_a_waiting_request_is_decided_by_what_serves_when_its_turn_comes() -> No
 
     async def play() -> None:
         served = _slow(release=_release(levels=[LEVELS[0], LEVELS[3]]))
-        cheaper = sidecar(release=_release(levels=[LEVELS[0], LEVELS[3]]), level="degraded-3").service.pipeline
         first = asyncio.create_task(served.post("/rerank", BODIES["tei"]("query", _TEXTS)))
         await asyncio.sleep(0.01)
         second = asyncio.create_task(served.post("/rerank", BODIES["tei"]("query", _TEXTS)))
         await asyncio.sleep(0.01)
-        served.service.pipeline = cheaper
+        served.service.traffic.pin("degraded-3")
         assert "x-cascade-level" not in (await first).headers
         assert (await second).headers["x-cascade-level"] == "degraded-3"
         assert len(served.small.calls) == 1

@@ -20,12 +20,12 @@ import yaml
 
 from cascade.errors import ConfigError
 from cascade.rollout.bundle import build_bundle
-from cascade.server.admin import status
 from cascade.server.announcing import announce
 from cascade.server.app import public_app
 from cascade.server.building import open_service, read_release
 from cascade.server.lifecycle import serve
 from cascade.server.settings import Settings
+from cascade.server.status import status
 from cascade.testing.upstream import FakeTei
 from cascade.types import Level, StageName
 from tests.e2e.processes import listening
@@ -434,11 +434,12 @@ async def test_open_service_starts_and_closes_stages(tmp_path: Path) -> None:
         stage = {"adapter": "tei", "url": url, "model": "m", "engine": "e"}
         path = _release(tmp_path, stages={"large": stage}, depth=5, escalation={"kind": "static", "top_m": 5})
         async with open_service(Settings(release=path), {}) as service:
-            assert set(service.pipeline.stages) == {StageName.LARGE}
-            assert service.pipeline.stages[StageName.LARGE].observed is not None
+            assert set(service.traffic.stable.pipeline.stages) == {StageName.LARGE}
+            assert service.traffic.stable.pipeline.stages[StageName.LARGE].observed is not None
             assert service.ready is False
             exposed = service.metrics.exposition().decode()
-            assert f'cascade_release_info{{digest="{service.digest}",release="bare-1"' in exposed
+            digest = service.traffic.stable.digest
+            assert f'cascade_release_info{{arm="stable",digest="{digest}",release="bare-1"' in exposed
     assert asyncio.all_tasks() == before
 
 
@@ -470,12 +471,11 @@ def _lines(log: io.BytesIO) -> list[dict[str, Any]]:
 async def test_a_fault_of_a_look_that_could_not_wait_is_counted(tmp_path: Path) -> None:
     """The loop runs that look by itself, so nobody else would tell of its fault."""
     async with open_service(Settings(release=_release(tmp_path)), {}) as service:
-        assert service.stepping is not None
 
         def fails(level: int) -> None:
             raise ValueError("canary")
 
-        service.stepping._soon(lambda: fails(1))
+        service.traffic.stable.stepping._soon(lambda: fails(1))
         await asyncio.sleep(0)
         assert b"cascade_internal_faults_total 1.0" in service.metrics.exposition()
 
@@ -488,9 +488,9 @@ async def test_a_pinned_level_asks_its_stages_only_and_starts_them_all(tmp_path:
         stages = {"small": {**stage, "url": url}, "large": {**stage, "url": "http://127.0.0.1:9"}}
         path = _release(tmp_path, stages=stages, depth=5, escalation={"kind": "static", "top_m": 5}, levels=levels)
         async with open_service(Settings(release=path, level="degraded-1"), {}) as service:
-            assert set(service.pipeline.stages) == {StageName.SMALL}
-            assert service.pipeline.every_stage[StageName.LARGE].observed is None
-            assert service.pipeline.level == Level("degraded-1", 1)
+            assert set(service.traffic.stable.pipeline.stages) == {StageName.SMALL}
+            assert service.traffic.stable.pipeline.every_stage[StageName.LARGE].observed is None
+            assert service.traffic.stable.pipeline.level == Level("degraded-1", 1)
             assert status(service)["level"] == "degraded-1"
 
 

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from cascade.server.app import public_app
 from cascade.testing.stages import ScriptedStage
+from tests.server.releases import another, served
 from tests.server.schemas import fits
 from tests.server.sidecar import BODIES, LEVELS, ROUTES, release_of, sidecar
 
@@ -25,9 +26,9 @@ def _resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any
 
 async def test_the_committed_document_is_what_is_served() -> None:
     """``docs/openapi.json`` and ``/openapi.json`` say the same."""
-    served = await sidecar().public.get("/openapi.json")
-    assert served.headers["content-type"] == "application/json"
-    assert served.json() == orjson.loads(_COMMITTED.read_bytes())
+    told = await sidecar().public.get("/openapi.json")
+    assert told.headers["content-type"] == "application/json"
+    assert told.json() == orjson.loads(_COMMITTED.read_bytes())
 
 
 async def test_every_route_is_described_and_nothing_else() -> None:
@@ -62,7 +63,10 @@ async def test_every_header_of_an_answer_is_described() -> None:
     sent = await sidecar(large=down).post("/rerank", {**BODIES["tei"]("q", ["", "a"]), "top_n": 1})
     levelled = release_of(levels=LEVELS)
     worse = await sidecar(release=levelled, level="degraded-3").post("/rerank", BODIES["tei"]("q", ["a"]))
-    seen = {name for answer in (sent, worse) for name in answer.headers if name.startswith("x-cascade-")}
+    tried = served()
+    tried.service.traffic.split(await another(tried), 1.0)
+    canary = await tried.post("/rerank", BODIES["tei"]("q", ["a"]))
+    seen = {name for answer in (sent, worse, canary) for name in answer.headers if name.startswith("x-cascade-")}
     assert seen == described
 
 
@@ -72,7 +76,9 @@ async def test_every_header_of_a_refusal_is_described() -> None:
     described = set(document["paths"]["/rerank"]["post"]["responses"]["503"]["headers"])
     headers = {"x-request-timeout-ms": "0", "x-cascade-fail-closed": "1"}
     levelled = release_of(levels=LEVELS)
-    refused = await sidecar(release=levelled, level="degraded-3").post("/rerank", BODIES["tei"]("q", ["a"]), headers)
+    tried = sidecar(release=levelled, level="degraded-3")
+    tried.service.traffic.split(await another(tried, levels=LEVELS), 1.0)
+    refused = await tried.post("/rerank", BODIES["tei"]("q", ["a"]), headers)
     assert {name for name in refused.headers if name.startswith(("x-", "retry-"))} == described
 
 

@@ -28,14 +28,14 @@ def test_a_stage_is_probed_until_it_answers_and_once_only() -> None:
     async def play() -> None:
         small, large = ScriptedStage(_relevant), ScriptedStage(_relevant, fails=StageUnreachable)
         service = sidecar(small, large).service
-        service.clock = asyncio.get_running_loop().time
-        probing = asyncio.create_task(probe_stages(service))
+        release = service.traffic.stable
+        probing = asyncio.create_task(probe_stages(release, service.clock))
         await asyncio.sleep(20)
-        assert service.probes[StageName.SMALL].verdict is Verdict.OK
-        assert service.probes[StageName.LARGE].verdict is Verdict.FAILED
+        assert release.probes[StageName.SMALL].verdict is Verdict.OK
+        assert release.probes[StageName.LARGE].verdict is Verdict.FAILED
         large.fails = None
         await asyncio.sleep(60)
-        assert service.probes[StageName.LARGE].verdict is Verdict.OK
+        assert release.probes[StageName.LARGE].verdict is Verdict.OK
         assert probing.done()
         assert len(small.calls) == 1
 
@@ -53,8 +53,9 @@ def test_a_stage_that_scores_wrong_is_logged_and_serves_all_the_same() -> None:
     async def play() -> None:
         stage = ScriptedStage(lambda query, text: -_relevant(query, text))
         served = sidecar(stage, stage)
-        await probe_stages(served.service)
-        assert served.service.probes[StageName.LARGE].verdict is Verdict.WRONG_ORDER
+        release = served.service.traffic.stable
+        await probe_stages(release, served.service.clock)
+        assert release.probes[StageName.LARGE].verdict is Verdict.WRONG_ORDER
         assert (await served.post("/rerank", {"query": "q", "texts": ["a", "b"]})).status_code == 200
 
     with logging_given_back():

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from cascade.errors import ConfigError
+from cascade.replay.record_files import lines_of
 from cascade.server.app import public_app
 from cascade.server.building import open_service
 from cascade.server.service import Service
@@ -170,8 +171,40 @@ async def test_a_file_of_records_that_cannot_be_opened_stops_the_start(tmp_path:
                 pass
 
 
-async def test_a_text_in_every_field_is_in_no_record(tmp_path: Path) -> None:
-    """Queries, documents and ids leave no trace, whatever the dialect."""
+async def test_parquet_is_written_where_the_name_says_so(tmp_path: Path) -> None:
+    """The head and the decision are there at the end, in the file that is open, and in Parquet once that is closed."""
+    record_file = tmp_path / "records.parquet"
+    with ExitStack() as stack:
+        upstreams = _Upstreams(stack, tmp_path, "cascade")
+        settings = upstreams.settings(record_file=record_file, record_max_bytes=3000)
+        for times in (1, 3):
+            async with _serving(settings) as (service, client):
+                for _ in range(times):
+                    answer = await _ask(client, "bird", ["a bird", "fish"])
+                await _counted(service, "cascade_records_total", times)
+    files = sorted(tmp_path.glob("records.*"))  # noqa: ASYNC240 - a test's own folder
+    assert [path.name for path in files] == ["records.1.parquet", "records.open.jsonl", "records.parquet"]
+    told = [orjson.loads(line) for path in files for line in lines_of(path)]
+    ids = {line["decision_id"] for line in told if line["kind"] == "decision"}
+    assert len(ids) == 4
+    assert answer.headers["x-cascade-decision-id"] in ids
+    for path in (files[0], files[2]):
+        assert next(orjson.loads(line)["kind"] for line in lines_of(path)) == "head"
+
+
+async def test_parquet_of_one_file_stops_the_start(tmp_path: Path) -> None:
+    """There would be nothing but what is open."""
+    with ExitStack() as stack:
+        upstreams = _Upstreams(stack, tmp_path, "cascade")
+        settings = upstreams.settings(record_file=tmp_path / "r.parquet", record_files=1)
+        with pytest.raises(ConfigError, match="record_files: of Parquet two at least are kept"):
+            async with _serving(settings):
+                pass
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "records.parquet"])
+async def test_a_text_in_every_field_is_in_no_record(tmp_path: Path, name: str) -> None:
+    """Queries, documents and ids leave no trace, whatever the dialect, in lines or in Parquet."""
     canary = "kingfisher 7f3a"
     configure_logging("error", io.BytesIO())
     bodies: dict[str, dict[str, Any]] = {
@@ -185,11 +218,14 @@ async def test_a_text_in_every_field_is_in_no_record(tmp_path: Path) -> None:
     }
     with ExitStack() as stack:
         upstreams = _Upstreams(stack, tmp_path, "observe")
-        async with _serving(upstreams.settings()) as (service, client):
+        settings = upstreams.settings(record_file=tmp_path / name, record_max_bytes=4000, record_files=9)
+        async with _serving(settings) as (service, client):
             for path, body in bodies.items():
                 response = await client.post(path, json=body, headers={"x-request-id": canary})
                 assert response.status_code == 200, path
             await _counted(service, "cascade_records_total", 5)
-        written = upstreams.records.read_bytes()
-    assert written.count(b'"kind":"decision"') == 5
-    assert b"kingfisher" not in written
+    files = [*tmp_path.glob("records.*")]  # noqa: ASYNC240 - a test's own folder
+    lines = b"\n".join(line for path in files for line in lines_of(path))
+    assert len(files) > 1
+    assert lines.count(b'"kind":"decision"') == 5
+    assert b"kingfisher" not in lines + b"".join(path.read_bytes() for path in files)

@@ -121,7 +121,7 @@ async def test_a8_a_fault_of_ours_in_a_group_is_not_hidden() -> None:
     def no_id() -> str:
         raise RuntimeError("canary")
 
-    served.service.pipeline._new_id = no_id
+    served.service.traffic.stable.pipeline._new_id = no_id
     assert (await served.post("/score", _BODY)).status_code == 500
 
 

@@ -19,6 +19,13 @@ _VALUES: Final[Mapping[str, tuple[Any, Any, Any]]] = {
     "admin_host": ("flag.example", "environment.example", "file.example"),
     "admin_port": (1, 2, 3),
     "release": ("flag.yaml", "environment.yaml", "file.yaml"),
+    "watch_release": (True, True, True),
+    "release_seconds": (1.5, 2.5, 3.5),
+    "release_auth_file": ("flag.token", "environment.token", "file.token"),
+    "release_keys_file": ("flag.pem", "environment.pem", "file.pem"),
+    "releases_folder": ("flag.folder", "environment.folder", "file.folder"),
+    "state_folder": ("flag.folder", "environment.folder", "file.folder"),
+    "strict_activation": (False, False, False),
     "level": ("flag-1", "environment-1", "file-1"),
     "log_level": ("debug", "warning", "error"),
     "log_file": ("flag.log", "environment.log", "file.log"),
@@ -43,9 +50,19 @@ _VALUES: Final[Mapping[str, tuple[Any, Any, Any]]] = {
     "record_max_bytes": (2001, 2002, 2003),
     "record_files": (1, 2, 3),
     "record_queue": (1, 2, 3),
+    "record_seconds": (1.5, 2.5, 3.5),
     "observe_in_flight": (1, 2, 3),
 }
 """For every setting, what flag, environment and file say in the tests below."""
+_NEEDED: Final[Mapping[str, dict[str, Any]]] = {
+    "watch_release": {"release": Path("release.yaml")},
+    "release_auth_file": {"release": "https://bundles.example/release.tar"},
+}
+"""What a setting has no meaning without."""
+_PATHS: Final = (
+    "release", "release_auth_file", "release_keys_file", "releases_folder", "state_folder",
+    "log_file", "query_hash_key_file", "record_file", "keys_file", "admin_keys_file",
+)  # fmt: skip
 
 
 def _file(folder: Path, content: Mapping[str, Any] | str) -> Path:
@@ -78,17 +95,14 @@ def test_the_tests_below_know_every_setting() -> None:
 def test_a_flag_wins_over_environment_over_file_over_default(tmp_path: Path, name: str) -> None:
     """Each source holds where no source before it says anything."""
     flag, variable, filed = _VALUES[name]
+    needed = _NEEDED.get(name, {})
     file = _file(tmp_path, {name: filed})
     environment = {f"CASCADE__{name.upper()}": str(variable)}
-    assert _kept(load_settings({name: flag}, file=file, environment=environment), name) == flag
-    assert _kept(load_settings({name: None}, file=file, environment=environment), name) == variable
-    kept = str(_kept(load_settings({}, file=file, environment={}), name))
-    assert kept == (
-        str(tmp_path / str(filed))
-        if name in ("release", "log_file", "query_hash_key_file", "record_file", "keys_file", "admin_keys_file")
-        else str(filed)
-    )
-    assert _kept(load_settings({}, environment=environment), name) == variable
+    assert _kept(load_settings({**needed, name: flag}, file=file, environment=environment), name) == flag
+    assert _kept(load_settings({**needed, name: None}, file=file, environment=environment), name) == variable
+    kept = str(_kept(load_settings(needed, file=file, environment={}), name))
+    assert kept == (str(tmp_path / str(filed)) if name in _PATHS else str(filed))
+    assert _kept(load_settings(needed, environment=environment), name) == variable
     default = Settings.model_fields[name].default
     assert getattr(load_settings({}, environment={}), name) == default
     assert default not in (flag, variable, filed)
@@ -100,6 +114,25 @@ def test_a_path_in_a_file_counts_from_the_file(tmp_path: Path) -> None:
     settings = load_settings({}, file=file, environment={})
     assert settings.release == tmp_path / "../mine.yaml"
     assert settings.log_file == Path("/var/log/cascade")
+
+
+def test_a_release_may_be_at_an_address(tmp_path: Path) -> None:
+    """An address in a file does not count from there, and what may be secret in it is not dumped."""
+    written = "https://bundles.example/release.tar?sig=kingfisher"
+    settings = load_settings({}, file=_file(tmp_path, {"release": written}), environment={})
+    assert settings.release == written
+    assert settings.model_dump(mode="json")["release"] == "https://bundles.example/release.tar?…"
+    assert load_settings({}, environment={}).model_dump(mode="json")["release"] is None
+    told = _told({"release": "ftp://bundles.example/kingfisher"})
+    assert told == "settings: release: Value error, must be a path, or an http or https address"
+
+
+def test_what_a_setting_has_no_meaning_without_is_told() -> None:
+    """Nothing is watched where there is no release, and no token is sent to a path."""
+    told = _told({"watch_release": True})
+    assert told == "settings: Value error, watch_release: there is no release to watch; name it in release"
+    told = _told({"release": "release.yaml", "release_auth_file": "token"})
+    assert told.startswith("settings: Value error, release_auth_file: release is no http(s) address")
 
 
 def test_sources_join_setting_by_setting(tmp_path: Path) -> None:
@@ -137,6 +170,7 @@ def test_inv10_zero_is_a_setting(tmp_path: Path, name: str) -> None:
         ("embedded_threads", ("1", "64"), ("0", "-1", "all", "")),
         ("max_queued", ("0", "1"), ("-1", "many")),
         ("max_long_in_flight", ("1", "64"), ("0", "65", "")),
+        ("release_seconds", ("0.1", "86400"), ("0", "-1", "86401", "nan", "inf", "")),
         ("drain_seconds", ("0", "0.5", "600"), ("-0.1", "600.1", "nan", "inf", "2s", "")),
         ("log_level", ("debug", "info", "warning", "error"), ("INFO", "trace", "")),
     ],

@@ -66,8 +66,7 @@ async def _ask(served: Sidecar, times: int = 1) -> list[str]:
 
 
 def _stepping(served: Sidecar) -> Stepping:
-    assert served.service.stepping is not None
-    return served.service.stepping
+    return served.service.traffic.stable.stepping
 
 
 def test_misses_step_down_and_a_clean_hold_steps_up_again(lines: io.BytesIO) -> None:
@@ -256,16 +255,6 @@ async def _begun_and_not_ended(*, gone: bool) -> tuple[int, dict[str, float]]:
     await admin_app(served.service)({**scope_of("/level"), "method": "PUT"}, receive, send)
     faults = {name: n for name, n in (await served.metrics()).items() if name.startswith("cascade_internal_faults")}
     return sent[0]["status"], {name: n for name, n in faults.items() if n and "_created" not in name}
-
-
-async def test_a_service_that_does_not_step_has_nothing_to_pin() -> None:
-    """It says so."""
-    served = sidecar()
-    served.service.stepping = None
-    answer = await served.admin.put("/level", content=b'{"level": null}')
-    assert (answer.status_code, answer.json()["detail"]) == (409, "there is one level")
-    assert (await served.admin.get("/status")).json()["stepping"] is None
-    assert await _ask(served) == ["normal"]
 
 
 async def test_in_mode_observe_what_is_scored_beside_answers_goes_first() -> None:

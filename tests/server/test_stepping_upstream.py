@@ -13,7 +13,7 @@ import httpx
 from cascade.guard.breaker import Breaker, Outcome
 from cascade.guard.inflight import TextLimiter
 from cascade.policy.stage_specs import BreakerRules
-from cascade.server.stepping import step_levels, watch_rooms
+from cascade.server.stepping import step_levels
 from cascade.stages.http import HttpReranker
 from cascade.testing.clock import run_virtual
 from cascade.testing.upstream import FakeTei
@@ -54,9 +54,7 @@ async def _served(small: FakeTei, large: FakeTei) -> AsyncIterator[Sidecar]:
     for stage in stages.values():
         await stage.start()
     served = sidecar(stages=stages, release=release_of(levels=_LEVELS, budgets=_BUDGETS))
-    stepping = served.service.stepping
-    assert stepping is not None
-    watch_rooms(stepping.pressure, stages)
+    stepping = served.service.traffic.stable.stepping
     steps = asyncio.create_task(step_levels(stepping, 0.25, served.service.faults))
     try:
         yield served
@@ -89,7 +87,7 @@ def test_three_times_the_load_is_answered_by_the_level_that_can() -> None:
             during = await _load(served, 45, 12)
             assert all(answer.status_code == 200 and len(answer.json()) == 20 for answer in during)
             settled = during[45 * 4 :]
-            assert served.service.pipeline.level.name == "degraded-1"
+            assert served.service.traffic.stable.pipeline.level.name == "degraded-1"
             assert _levels(settled)["degraded-1"] > 0.5 * len(settled)
             assert _levels(settled)["normal"] > 0.05 * len(settled)
             short = [each for each in settled if "deadline_too_short" in each.headers.get("x-cascade-degraded", "")]
@@ -108,13 +106,13 @@ def test_a_black_hole_steps_to_the_level_without_it_and_is_tried_again() -> None
         async with _served(_Busy(call_ms=4.0), large) as served:
             large.hangs = True
             await _load(served, 20, 4)
-            assert served.service.pipeline.level.name == "degraded-1"
+            assert served.service.traffic.stable.pipeline.level.name == "degraded-1"
             asked = len(large.posts)
             await _load(served, 20, 2)
             assert len(large.posts) - asked <= 3
             large.hangs = False
             await _load(served, 4, 60)
-            assert served.service.pipeline.level.name == "normal"
+            assert served.service.traffic.stable.pipeline.level.name == "normal"
             assert "x-cascade-degraded" not in (await _load(served, 4, 1))[-1].headers
 
     run_virtual(play())

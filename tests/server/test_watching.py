@@ -6,6 +6,7 @@ import asyncio
 import io
 import re
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cascade.calibration.calibrated import Calibration
-from cascade.pipeline import Pipeline
 from cascade.rollout.bundle import load_bundle
-from cascade.server.calibration_use import CalibrationState, calibration_use
-from cascade.server.watching import settle, watch_stages
+from cascade.server.calibration_use import CalibrationState
+from cascade.server.watching import watch_stages
 from cascade.stages.base import Observed
 from cascade.telemetry.logs import configure_logging
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
-from cascade.types import Action, StageName
+from cascade.types import Action
 from tests.logs import logging_given_back
 from tests.rollout.arrange import artefact_for, digest_for, stage_data, write_release
+from tests.server.releases import Models, another, served, stage_of
 from tests.server.sidecar import Sidecar, sidecar
 
 _AS_DECLARED = Observed(model="org/small", dtype="float32", version="1.9.1")
@@ -39,7 +39,12 @@ def _score(query: str, text: str) -> float:
 
 
 def _serve(
-    folder: Path, *, delay_ms: float = 0.0, spoil: Callable[[Path], object] | None = None, **changes: Any
+    folder: Path,
+    *,
+    delay_ms: float = 0.0,
+    spoil: Callable[[Path], object] | None = None,
+    small: ScriptedStage | None = None,
+    **changes: Any,
 ) -> Sidecar:
     """Return a sidecar that serves a release with its calibration; the safe mode sends the first three."""
     rule = {"kind": "calibrated", "price_per_pair": 0.05, "safe_top_m": 3, "calibration": digest_for()}
@@ -47,25 +52,9 @@ def _serve(
     if spoil is not None:
         spoil(written.calibration)
     bundle = load_bundle(written.path, {})
-    small = ScriptedStage(_score, delay_ms=delay_ms, observed=_AS_DECLARED)
-    served = sidecar(small, ScriptedStage(_score, delay_ms=delay_ms), release=bundle.loaded.release)
-    service, stages = served.service, served.service.pipeline.every_stage
-
-    def make(calibration: Calibration | None) -> tuple[Pipeline, ...]:
-        alone = Pipeline(
-            bundle.loaded.release,
-            stages,
-            calibration=calibration,
-            clock=service.clock,
-            new_id=lambda: "id",
-            hash_query=lambda query: "hash",
-            count_fault=service.faults,
-        )
-        return (alone,)
-
-    ladder, service.calibration = calibration_use(bundle, make)
-    service.decide_by(ladder)
-    settle(service)
+    small = small or ScriptedStage(_score, delay_ms=delay_ms, observed=_AS_DECLARED)
+    served = sidecar(small, ScriptedStage(_score, delay_ms=delay_ms), bundle=bundle)
+    served.service.traffic.stable.settle()
     return served
 
 
@@ -103,7 +92,7 @@ def test_a_calibration_that_fits_decides(tmp_path: Path) -> None:
         assert answer["degraded"] == []
         assert answer["explain"]["action"] == Action.CLUSTER
         assert await _state(served) == {
-            "digest": served.service.pipeline.release.calibration, "state": "used", "reasons": [], "uncompared": [],
+            "digest": served.service.traffic.stable.pipeline.release.calibration, "state": "used", "reasons": [], "uncompared": [],
         }  # fmt: skip
         assert (await served.metrics())["cascade_safe_mode"] == 0
 
@@ -139,7 +128,7 @@ def test_a_calibration_that_cannot_be_used_means_the_safe_mode_from_the_start(
         (reason,) = state["reasons"]
         assert re.match(told, reason)
         assert (await served.metrics())["cascade_safe_mode"] == 1
-        settle(served.service)
+        served.service.traffic.stable.settle()
 
     lines = [line for line in _logged(play()) if line["event"] == "safe mode"]
     assert len(lines) == 1
@@ -150,11 +139,9 @@ def test_what_cannot_be_compared_is_told_and_used_all_the_same(tmp_path: Path) -
     """A calibration that knows only a scorer's name decides."""
 
     async def play() -> None:
-        served = _serve(tmp_path)
-        service = served.service
         bundle = load_bundle(write_release(tmp_path / "named", artefact_for(small=None)).path, {})
-        _, service.calibration = calibration_use(bundle, lambda calibration: service.ladder)
-        settle(service)
+        served = sidecar(bundle=bundle)
+        served.service.traffic.stable.settle()
         state = await _state(served)
         assert state["state"] == CalibrationState.USED
         assert state["uncompared"] == ["small stage: fitted on small, of which only the name is known"]
@@ -168,9 +155,9 @@ def test_a_release_without_a_calibration_has_no_safe_mode(tmp_path: Path) -> Non
     async def play() -> None:
         served = _serve(tmp_path, escalation={"kind": "static", "top_m": 5})
         served.small.observed = _OTHER
-        before = served.service.pipeline
-        settle(served.service)
-        assert served.service.pipeline is before
+        before = served.service.traffic.stable.pipeline
+        served.service.traffic.stable.settle()
+        assert served.service.traffic.stable.pipeline is before
         assert (await _state(served))["state"] == CalibrationState.NONE
         assert (await served.metrics())["cascade_safe_mode"] == 0
 
@@ -208,7 +195,7 @@ def test_a_server_that_did_not_answer_is_looked_at_again_soon(tmp_path: Path) ->
         await asyncio.sleep(7)
         served.small.observed = _OTHER
         await asyncio.sleep(2)
-        assert served.service.calibration.state is CalibrationState.SAFE_MODE
+        assert served.service.traffic.stable.calibration.state is CalibrationState.SAFE_MODE
         looks = served.small.looks
         await asyncio.sleep(50)
         assert served.small.looks == looks
@@ -229,7 +216,7 @@ def test_a_server_that_returns_is_looked_at_at_once_and_once_a_second_at_most(tm
         served.small.observed = _OTHER
         served.small.back.set()
         await asyncio.sleep(0.01)
-        assert served.service.calibration.state is CalibrationState.SAFE_MODE
+        assert served.service.traffic.stable.calibration.state is CalibrationState.SAFE_MODE
         for _ in range(50):
             served.small.back.set()
             await asyncio.sleep(0.1)
@@ -249,9 +236,8 @@ def test_a_fault_of_ours_while_looking_is_counted_and_looking_goes_on(tmp_path: 
             raise ValueError("kingfisher")
 
     async def play() -> None:
-        served = _serve(tmp_path)
         faulty = Faulty(_score, observed=_AS_DECLARED)
-        served.service.pipeline.every_stage = {StageName.SMALL: faulty}
+        served = _serve(tmp_path, small=faulty)
         watching = asyncio.create_task(watch_stages(served.service, 1.0))
         await asyncio.sleep(5.5)
         assert faulty.looks == 5
@@ -272,7 +258,7 @@ def test_a_request_is_decided_by_one_state(tmp_path: Path, *, safe_at_first: boo
 
         def flip() -> None:
             served.small.observed = _OTHER if served.small.observed == _AS_DECLARED else _AS_DECLARED
-            settle(served.service)
+            served.service.traffic.stable.settle()
 
         async def flip_under_way() -> None:
             for wait_ms in waits_ms:
@@ -289,8 +275,56 @@ def test_a_request_is_decided_by_one_state(tmp_path: Path, *, safe_at_first: boo
         assert (explained["estimates"] is None) is safe_at_first
         assert (len(explained["escalated"]) == 3) is safe_at_first
         await flipping
-        assert (served.service.calibration.state is CalibrationState.SAFE_MODE) is bool(
+        assert (served.service.traffic.stable.calibration.state is CalibrationState.SAFE_MODE) is bool(
             safe_at_first ^ len(waits_ms) % 2
         )
 
     _logged(play())
+
+
+def test_looking_follows_the_releases_that_are_there() -> None:
+    """A stage is looked at from when a release brings it until the last one that has it is closed, a shared one once."""
+
+    async def play() -> None:
+        models = Models(**{name: {"observed": Observed()} for name in ("small", "large", "other")})
+        sidecar = served(models)
+        traffic = sidecar.service.traffic
+        watching = asyncio.create_task(watch_stages(sidecar.service, 10.0))
+        await asyncio.sleep(10.5)
+        assert [models.of(name).looks for name in ("small", "large")] == [1, 1]
+        candidate = await another(sidecar, stages={"small": stage_of("small"), "large": stage_of("other")})
+        traffic.split(candidate, 0.5)
+        await asyncio.sleep(9.75)
+        assert [models.of(name).looks for name in ("small", "large", "other")] == [2, 2, 0]
+        old = traffic.activate(candidate)
+        await old.aclose()
+        await asyncio.sleep(20)
+        assert [models.of(name).looks for name in ("small", "large", "other")] == [4, 2, 2]
+        assert not watching.done()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    _logged(play())
+
+
+def test_a_server_that_two_releases_share_and_that_changes_ends_the_calibrations_of_both(tmp_path: Path) -> None:
+    """Within one look, each in its own state."""
+
+    async def play() -> None:
+        served = _serve(tmp_path)
+        bundle = served.service.traffic.stable.bundle
+        again = replace(bundle, loaded=replace(bundle.loaded, digest="sha256:again"))
+        candidate = served.service.open_release(again)
+        await candidate.start()
+        served.service.traffic.split(candidate, 0.5)
+        watching = asyncio.create_task(watch_stages(served.service, 60.0))
+        served.small.observed = _OTHER
+        await asyncio.sleep(60.5)
+        states = [release.calibration.state for release in served.service.traffic.releases]
+        assert states == [CalibrationState.SAFE_MODE] * 2
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await candidate.aclose()
+
+    lines = [line for line in _logged(play()) if line["event"] == "safe mode"]
+    assert sorted(line.get("candidate", "") for line in lines) == ["", "r1"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cascade.types import Action, Decision, DegradedReason, Dialect, Estimates, Level, Round, StageCost, StageName
+from cascade.types import Action, Arm, Decision, DegradedReason, Dialect, Estimates, Level, Round, StageCost, StageName
 
 __all__ = ["COST", "decision", "decisions", "round_of"]
 
@@ -76,6 +76,7 @@ decisions = st.builds(
     degraded=st.lists(st.sampled_from(DegradedReason), unique=True).map(tuple),
     rounds=st.lists(_rounds, max_size=3).map(tuple),
     depth=st.integers(0, 300),
+    arm=st.sampled_from((Arm.STABLE, Arm.CANARY)),
     total_ms=st.floats(0, 1e4),
 )
 """Decisions of every dialect, stage, reason and outcome."""

@@ -13,15 +13,13 @@ LISTENERS = ("public", "admin")
 def every_series() -> Metrics:
     """Return metrics that show every series there may be, of a release that names one tenant."""
     metrics = Metrics()
-    metrics.activate("r1", "sha256:0")
     metrics.admission.name_tenants(["acme"])
     for lane in Lane:
         metrics.admission.waiting.labels(lane).set(1)
         metrics.admission.seats.labels(lane).set(1)
     for listener in LISTENERS:
         metrics.keys.live.labels(listener).set(1)
-    for kind in ("certificate", "report"):
-        metrics.evidence.labels(kind).set(0)
+    metrics.tell_evidence(())
     for name in (StageName.SMALL, StageName.LARGE):
         metrics.guards.show(name, BreakerState.OPEN, limit=1, in_flight=1, waiting=1)
         for gauge in (metrics.unusable, metrics.waiting, metrics.signal_stale, metrics.signal_silent):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,14 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from cascade import __version__
+from cascade.rollout.activation import ActivationStep
+from cascade.rollout.guardrails.names import GuardrailName
+from cascade.rollout.shadow.outcome import ShadowOutcome
+from cascade.telemetry.arm_metrics import ArmMetrics
 from cascade.telemetry.metrics import CONTENT_TYPE, Metrics
 from cascade.telemetry.record_log import DropReason
 from cascade.types import (
+    Arm,
     BreakerState,
     Decision,
     DegradedReason,
@@ -30,6 +36,7 @@ from tests.telemetry.decisions import decision, decisions, round_of
 from tests.telemetry.every_series import LISTENERS, every_series
 
 _STAGES = {"small", "large"}
+_ARMS = {"stable", "canary"}
 _LISTENERS = set(LISTENERS)
 _REFUSALS = {"400", "401", "403", "408", "413", "415", "422", "429", "503"}
 _LABELS: Mapping[str, Mapping[str, set[str]]] = {
@@ -78,7 +85,23 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_denied": {"listener": _LISTENERS, "why": set(Denied)},
     "cascade_keys_read": {"listener": _LISTENERS, "result": {"ok", "failed"}},
     "cascade_keys": {"listener": _LISTENERS},
-    "cascade_release_info": {"release": {"r1"}, "digest": {"sha256:0"}, "version": {__version__}},
+    "cascade_release_info": {
+        "release": {"r1"},
+        "digest": {"sha256:0"},
+        "version": {__version__},
+        "arm": {"stable"},
+    },
+    "cascade_arm_requests": {"arm": _ARMS, "outcome": {"answered", "refused"}},
+    "cascade_arm_late": {"arm": _ARMS},
+    "cascade_arm_degraded": {"arm": _ARMS},
+    "cascade_arm_duration_seconds": {"arm": _ARMS},
+    "cascade_arm_large_pairs": {"arm": _ARMS},
+    "cascade_arm_candidates": {"arm": _ARMS},
+    "cascade_arm_share": {"arm": _ARMS},
+    "cascade_rollout_step": {},
+    "cascade_guardrail": {"name": set(GuardrailName)},
+    "cascade_shadow": {"outcome": set(ShadowOutcome)},
+    "cascade_activations": {"outcome": {"swapped", *ActivationStep}},
 }
 """Every metric, with every value that each of its labels may have."""
 
@@ -102,11 +125,22 @@ def _moved(before: Mapping[Any, float], after: Mapping[Any, float]) -> set[str]:
     return {key[0] for key, value in after.items() if value != before.get(key, 0.0) and "_bucket" not in key[0]}
 
 
+def _roll_out(arms: ArmMetrics) -> None:
+    """Show all that a rollout can show."""
+    arms.serve([("r1", "sha256:0", Arm.STABLE)], 0.0)
+    arms.rollout(0, 0.0, dict.fromkeys(GuardrailName, 0))
+    for outcome in ShadowOutcome:
+        arms.shadowed(outcome)
+    for step in ("swapped", *ActivationStep):
+        arms.activated(step)
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.lists(decisions, max_size=5))
 def test_every_label_has_a_closed_set_of_values(made: list[Decision]) -> None:
     """Whatever is decided, no series appears beyond those known beforehand."""
     metrics = every_series()
+    _roll_out(metrics.arms)
     for item in made:
         metrics.observe(item)
     seen: dict[str, dict[str, set[str]]] = {}
@@ -235,24 +269,60 @@ def test_faults_are_counted_without_their_text() -> None:
     """An exception moves one counter, which has no label."""
     metrics = Metrics()
     before = _samples(metrics)
-    metrics.count_fault(ValueError("canary-5f3a"))
+    metrics.count_fault(ValueError("kingfisher-5f3a"))
     assert _value(metrics, "cascade_internal_faults_total") == 1
     assert _moved(before, _samples(metrics)) == {"cascade_internal_faults_total"}
-    assert b"canary" not in metrics.exposition()
+    assert b"kingfisher" not in metrics.exposition()
 
 
-def test_one_release_is_active_at_a_time() -> None:
-    """Activating another release takes the series of the one before away."""
+def test_what_is_shown_of_releases_is_what_is_active_now() -> None:
+    """Serving others takes the series of those before away, and the share of each arm follows."""
     metrics = Metrics()
-    metrics.activate("r1", "sha256:1")
-    metrics.activate("r2", "sha256:2")
-    shown = [
-        (dict(labels)["release"], value)
+    metrics.arms.serve([("r1", "sha256:1", Arm.STABLE), ("r2", "sha256:2", Arm.CANARY)], 0.25)
+    assert _value(metrics, "cascade_release_info", **_info("r1", "1", "stable")) == 1
+    assert _value(metrics, "cascade_release_info", **_info("r2", "2", "canary")) == 1
+    assert [_value(metrics, "cascade_arm_share", arm=arm) for arm in ("stable", "canary")] == [0.75, 0.25]
+    metrics.arms.serve([("r2", "sha256:2", Arm.STABLE)], 0.0)
+    shown = [dict(labels) for name, labels in _samples(metrics) if name[0:20] == "cascade_release_info"]
+    assert shown == [_info("r2", "2", "stable")]
+    assert [_value(metrics, "cascade_arm_share", arm=arm) for arm in ("stable", "canary")] == [1.0, 0.0]
+
+
+def _info(release: str, digest: str, arm: str) -> dict[str, str]:
+    return {"release": release, "digest": f"sha256:{digest}", "version": __version__, "arm": arm}
+
+
+def test_an_arm_counts_its_decided_requests_its_late_and_degraded_ones_and_their_work() -> None:
+    """Also those that were refused because their caller wanted an error; none of another arm's."""
+    metrics = Metrics()
+    late = decision(arm=Arm.CANARY, total_ms=100.5, degraded=(DegradedReason.STAGE_TIMEOUT,), candidates=7)
+    metrics.observe(late)
+    metrics.observe(replace(late, total_ms=100.0, degraded=(), rounds=()), answered=False)
+    told = {
+        name.removeprefix("cascade_arm_"): value
         for (name, labels), value in _samples(metrics).items()
-        if name == "cascade_release_info"
-    ]
-    assert shown == [("r2", 1.0)]
-    assert _value(metrics, "cascade_release_info", release="r2", digest="sha256:2", version=__version__) == 1
+        if name.startswith("cascade_arm_") and "_bucket" not in name and dict(labels).get("outcome") != "refused"
+        if dict(labels)["arm"] == "canary"
+    }
+    assert told == {
+        "requests_total": 1, "late_total": 1, "degraded_total": 1, "duration_seconds_count": 2,
+        "duration_seconds_sum": pytest.approx(0.2005), "large_pairs_total": 2, "candidates_total": 14,
+    }  # fmt: skip
+    assert _value(metrics, "cascade_arm_requests_total", arm="canary", outcome="refused") == 1
+    assert _value(metrics, "cascade_arm_requests_total", arm="stable", outcome="answered") == 0
+
+
+def test_the_step_and_the_guardrails_are_shown_while_a_rollout_is_under_way() -> None:
+    """After it there is no step, and no guardrail any more."""
+    metrics = Metrics()
+    metrics.arms.rollout(1, 0.05, {"late": -1, "errors": 1})
+    assert _value(metrics, "cascade_rollout_step") == 1
+    assert _value(metrics, "cascade_arm_share", arm="canary") == 0.05
+    shown = {dict(labels)["name"]: value for (name, labels), value in _samples(metrics).items() if "guardrail" in name}
+    assert shown == {"late": -1, "errors": 1}
+    metrics.arms.rollout(None, 0.0, {})
+    assert _value(metrics, "cascade_rollout_step") == -1
+    assert not [name for name, _ in _samples(metrics) if "guardrail" in name]
 
 
 def test_two_sets_of_metrics_share_nothing() -> None:
@@ -267,7 +337,7 @@ def test_two_sets_of_metrics_share_nothing() -> None:
 def test_the_exposition_parses_and_says_what_the_registry_holds(made: list[Decision]) -> None:
     """The text that is scraped is well formed, and every metric in it has a help text."""
     metrics = Metrics()
-    metrics.activate("r1", "sha256:0")
+    metrics.arms.serve([("r1", "sha256:0", Arm.STABLE)], 0.0)
     for item in made:
         metrics.observe(item)
     families = list(text_string_to_metric_families(metrics.exposition().decode()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import stat
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from cascade.errors import ConfigError
-from cascade.telemetry.record_log import DropReason, Record, RecordFile, RecordLog
+from cascade.telemetry.record_file import Record, RecordFile
+from cascade.telemetry.record_log import DropReason, RecordLog
 
 _HEAD = b"head\n"
 
@@ -282,6 +284,88 @@ async def test_a_close_waits_for_a_stuck_disk_no_longer_than_it_may(tmp_path: Pa
     free.set()
     await log.aclose(30.0)
     assert _lines(tmp_path / "r.jsonl") == ["head", "slow"]
+
+
+class _Aging:
+    """A file that is due once it has a record, and whose getting ready fails as the test says."""
+
+    def __init__(self, fails: Exception | None = None) -> None:
+        self.fails = fails
+        self.kept: list[bytes] = []
+        self.settled = threading.Event()
+        self.due: float | None = None
+
+    def open(self) -> None:
+        """Be there."""
+
+    def begin(self) -> None:
+        """Fail, or not."""
+        if self.fails is not None:
+            raise self.fails
+
+    def append(self, record: Record) -> None:
+        """Keep one."""
+        self.kept.append(record.line)
+        self.due = 0.0
+
+    def due_s(self) -> float | None:
+        """Tell what the last record or look made of it."""
+        return self.due
+
+    def settle(self) -> None:
+        """Be looked at once, and fail."""
+        self.due = None
+        self.settled.set()
+        raise OSError
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+@pytest.mark.parametrize(("fails", "faults"), [(None, 0), (OSError(), 0), (ImportError(), 1)])
+async def test_what_is_due_by_age_is_done_though_no_record_comes(fails: Exception | None, faults: int) -> None:
+    """What fails meanwhile costs no record; a fault that is not the disk's is counted."""
+    counts, file = _Counts(), _Aging(fails)
+    log = RecordLog(
+        file,
+        queue=10,
+        count_written=counts.count,
+        count_dropped=counts.drop,
+        count_fault=counts.faults.append,
+        least_wait_s=0.001,
+    )
+    log.offer(lambda: _record("1"), 1)
+    assert await asyncio.to_thread(file.settled.wait, 30)
+    log.offer(lambda: _record("2"), 1)
+    await log.aclose(5.0)
+    assert file.kept == [b"1\n", b"2\n"]
+    assert (counts.written, counts.dropped, len(counts.faults)) == (2, {}, faults)
+
+
+def test_an_old_file_is_rotated(tmp_path: Path) -> None:
+    """By the age of its first record: with the next one, or without; an empty one has no age."""
+    now = [0.0]
+    file = RecordFile(tmp_path / "r", most_bytes=1000, files=3, most_seconds=60.0, clock=lambda: now[0])
+    file.open()
+    assert file.due_s() is None
+    now[0] = 100.0
+    file.append(_record("1"))
+    now[0] = 159.0
+    file.settle()
+    assert file.due_s() == 1.0
+    file.append(_record("2"))
+    now[0] = 160.0
+    file.settle()
+    assert (_lines(tmp_path / "r.1"), _lines(tmp_path / "r"), file.due_s()) == (["head", "1", "2"], [], None)
+    file.append(_record("3"))
+    now[0] = 220.0
+    file.append(_record("4"))
+    file.close()
+    assert [_lines(tmp_path / name) for name in ("r.2", "r.1", "r")] == [
+        ["head", "1", "2"],
+        ["head", "3"],
+        ["head", "4"],
+    ]
 
 
 def test_a_file_that_cannot_be_opened_at_all_is_told_at_the_start(tmp_path: Path) -> None:

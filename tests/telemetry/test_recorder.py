@@ -10,7 +10,8 @@ import orjson
 
 from cascade.policy.release import parse_release
 from cascade.telemetry.metrics import Metrics
-from cascade.telemetry.record_log import RecordFile, RecordLog
+from cascade.telemetry.record_file import RecordFile
+from cascade.telemetry.record_log import RecordLog
 from cascade.telemetry.recorder import DecisionRecorder
 from cascade.telemetry.records import Decided, RecordFormat, Source
 from cascade.text import Text

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade.policy.release import parse_release
-from cascade.telemetry.records import FORMAT, KEY_CHECK, Decided, RecordFormat, Source, is_sampled
+from cascade.telemetry.records import FORMAT, KEY_CHECK, Assignment, Decided, RecordFormat, Source, is_sampled
 from cascade.testing.calibration import scripted_calibration
 from cascade.text import Text
-from cascade.types import Candidate, Request, StageName
+from cascade.types import Arm, Candidate, Request, StageName
 from tests.scenario import release_data
 from tests.telemetry.decisions import decision, round_of
 
@@ -107,6 +107,9 @@ def test_a_line_names_its_head_and_says_everything_by_position() -> None:
         "signals": {"bm25.gap": 0.5},
         "action": "cluster",
         "escalated": [3, 1],
+        "arm": "stable",
+        "of": None,
+        "sample": 1.0,
         "propensity": 1.0,
         "degraded": [],
         "excluded": [2],
@@ -176,8 +179,25 @@ def test_without_small_scores_there_is_no_shadow(changes: dict[str, Any], beside
 
 
 def test_the_share_of_the_sample_is_the_propensity() -> None:
-    """The action was certain, that it would be recorded was not."""
-    assert _line(_DECIDED, sample=0.25)["propensity"] == 0.25
+    """Where traffic is not split the action was certain, that it would be recorded was not."""
+    line = _line(_DECIDED, sample=0.25)
+    assert (line["sample"], line["propensity"]) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("arm", "assigned"),
+    [
+        (Arm.STABLE, Assignment(0.95)),
+        (Arm.CANARY, Assignment(0.05)),
+        (Arm.SHADOW, Assignment(0.01, of="id-0")),
+    ],
+)
+def test_an_arm_is_told_with_its_probability(arm: Arm, assigned: Assignment) -> None:
+    """The propensity is that of the arm and of being recorded; a shadow names the decision that it shadows."""
+    decided = replace(_DECIDED, decision=replace(_DECIDED.decision, arm=arm), assigned=assigned)
+    line = _line(decided, sample=0.5)
+    assert (line["arm"], line["of"], line["sample"]) == (arm, assigned.of, 0.5)
+    assert line["propensity"] == pytest.approx(0.5 * assigned.probability)
 
 
 def test_channels_whose_name_may_be_text_are_counted_only() -> None:

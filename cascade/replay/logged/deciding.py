@@ -22,8 +22,8 @@ from cascade.policy.escalation_rules import Escalation, NoEscalation
 from cascade.policy.merge import merge, rank_changes
 from cascade.policy.release import Release
 from cascade.replay.columns import FloatArray
-from cascade.replay.logged.lines import LoggedLine
 from cascade.replay.logged.told import signals_of_record, untold_signals
+from cascade.replay.record_lines import DecisionLine
 from cascade.signals.history import History
 
 __all__ = ["Decider", "Taken", "is_faithful", "taken"]
@@ -84,7 +84,7 @@ class Taken:
         return (not self.whole or other.sent <= self.sent) and (not other.whole or self.sent <= other.sent)
 
 
-def taken(decider: Decider, record: LoggedLine, *, observed: bool) -> Taken | None:
+def taken(decider: Decider, record: DecisionLine, *, observed: bool) -> Taken | None:
     """Return what a release does, as far as a record knows; None where it cannot even be told apart from others.
 
     ``observed``: the record's release was of mode observe, so that the large stage scored every candidate within
@@ -112,7 +112,7 @@ def taken(decider: Decider, record: LoggedLine, *, observed: bool) -> Taken | No
     return _escalated(decider, record, stages, _asked(record, observed))
 
 
-def is_faithful(own: Taken, record: LoggedLine) -> bool:
+def is_faithful(own: Taken, record: DecisionLine) -> bool:
     """Tell whether what a release does by its record is what it did."""
     if own.order is None:
         return False
@@ -128,19 +128,19 @@ class _Stages:
     small: bool
     order_by_small: bool = True
 
-    def scores(self, record: LoggedLine) -> FloatArray:
+    def scores(self, record: DecisionLine) -> FloatArray:
         """Return the small scores (depth,) that decisions and the order have."""
         if not (self.small and self.order_by_small):
             return np.full(self.depth, np.nan)
         return np.array(record.small[: self.depth], dtype=np.float64)
 
 
-def _asked(record: LoggedLine, observed: bool) -> frozenset[int]:
+def _asked(record: DecisionLine, observed: bool) -> frozenset[int]:
     """Return the candidates of which it is known what the large stage says."""
     return frozenset(range(record.depth)) if observed else frozenset(record.escalated)
 
 
-def _sent(record: LoggedLine, stages: _Stages, sent: Collection[int], asked: frozenset[int]) -> Taken:
+def _sent(record: DecisionLine, stages: _Stages, sent: Collection[int], asked: frozenset[int]) -> Taken:
     """Return the action that sends ``sent`` whatever the scores, its order by the large scores."""
     whole = frozenset(sent)
     if not whole <= asked:
@@ -149,7 +149,7 @@ def _sent(record: LoggedLine, stages: _Stages, sent: Collection[int], asked: fro
     return Taken(stages.depth, stages.small, whole, whole=True, order=_order(record, stages, large))
 
 
-def _escalated(decider: Decider, record: LoggedLine, stages: _Stages, asked: frozenset[int]) -> Taken:
+def _escalated(decider: Decider, record: DecisionLine, stages: _Stages, asked: frozenset[int]) -> Taken:
     """Let the rule decide, round after round, until it ends or asks for a score that is not known."""
     depth = stages.depth
     scores = {name: np.array(values[:depth], dtype=np.float64) for name, values in record.channels.items()}
@@ -180,7 +180,7 @@ def _block(decider: Decider, choice: Choice, large: FloatArray) -> Mapping[int, 
     }
 
 
-def _order(record: LoggedLine, stages: _Stages, block: Mapping[int, float]) -> tuple[int, ...]:
+def _order(record: DecisionLine, stages: _Stages, block: Mapping[int, float]) -> tuple[int, ...]:
     scores = stages.scores(record)
     small = {int(index): float(scores[index]) for index in np.flatnonzero(~np.isnan(scores))}
     return tuple(merge(len(record.ids), small, block)[0])

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from cascade.replay.columns import FloatArray
-from cascade.replay.logged.lines import LoggedLine
+from cascade.replay.record_lines import DecisionLine
 from cascade.signals.compute import compute
 from cascade.signals.view import Inputs
 from cascade.types import QueryClass
@@ -25,7 +25,7 @@ _ANY: Final = "any"
 """Under which a channel is measured: its own name may be one that signals do not take."""
 
 
-def features_of(record: LoggedLine) -> dict[str, float]:
+def features_of(record: DecisionLine) -> dict[str, float]:
     """Return the features of a record by name; NaN is missing, and so is a name that is not there."""
     found = {
         "candidates": math.log1p(len(record.ids)),

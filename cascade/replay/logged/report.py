@@ -23,11 +23,11 @@ from cascade.replay.logged.estimate import (
     numbered,
 )
 from cascade.replay.logged.features import feature_matrix
-from cascade.replay.logged.gathered import Gathered, Row, Support, gather_logged
+from cascade.replay.logged.gathered import LEAST_SHARE, Gathered, Row, Support, gather_logged
 from cascade.replay.logged.outcomes import Outcomes
 from cascade.replay.logged.shadow_report import shadow_report
 from cascade.replay.logged.shadowed import Shadowed
-from cascade.replay.logged.sources import Arm, check_split
+from cascade.replay.logged.sources import Left, SplitRelease, check_split, is_recorded
 from cascade.replay.logged.split_guards import split_guards
 from cascade.replay.logged.words import figures_told, means_told, number
 from cascade.telemetry.records import is_sampled
@@ -54,7 +54,7 @@ class Asked:
     records: Sequence[Path]
     target: Decider
     target_told: Mapping[str, Any]
-    arms: Sequence[Arm] = ()
+    arms: Sequence[SplitRelease] = ()
     outcomes: Outcomes | None = None
     without_outcome: float | None = None
     k: int = 10
@@ -74,7 +74,7 @@ def off_policy_report(asked: Asked) -> dict[str, Any]:
     least, rows = _common_sample(found.rows)
     _, shadows = _common_sample(found.shadows)
     if not rows and not shadows and not found.split:
-        raise ConfigError("no record is of a release of the split, or of mode observe")
+        raise ConfigError(_no_record(found))
     guards = split_guards(found, rows)
     return {
         "report": "cascade off-policy",
@@ -87,6 +87,7 @@ def off_policy_report(asked: Asked) -> dict[str, Any]:
             "confidence": CONFIDENCE,
             "clip": LARGEST_WEIGHT,
             "sample": least,
+            "shares": "of the records" if is_recorded(asked.arms) else "as named",
             "without_outcome": asked.without_outcome,
         },
         "counts": _counts(found, rows, asked.outcomes),
@@ -98,6 +99,15 @@ def off_policy_report(asked: Asked) -> dict[str, Any]:
         "shadow": shadow_report(shadows, asked.resamples, asked.seed),
         "notes": _notes(found),
     }
+
+
+def _no_record(found: Gathered) -> str:
+    left = found.tally[Left.UNSPLIT] + found.tally[Left.THIN]
+    if left:
+        return (
+            f"{left} records are of the split's releases, and none of a moment when each had {LEAST_SHARE:.0%} or more"
+        )
+    return "no record is of a release of the split, or of mode observe"
 
 
 def _common_sample(kept: Sequence[_Kept]) -> tuple[float | None, list[_Kept]]:
@@ -130,7 +140,10 @@ def _counts(found: Gathered, rows: Sequence[Row], outcomes: Outcomes | None) -> 
 _TALLIES: Final = (
     "records",
     "repeated",
+    "shadows",
     "other_release",
+    "unsplit",
+    "thin",
     "undecided",
     "degraded",
     "observed_incomplete",
@@ -138,12 +151,12 @@ _TALLIES: Final = (
 )
 
 
-def _arm(arm: Arm, at: int, found: Gathered) -> dict[str, Any]:
+def _arm(arm: SplitRelease, at: int, found: Gathered) -> dict[str, Any]:
     count = found.counts[at]
     return {
         "release": arm.name,
         "release_digest": arm.digest,
-        "share": arm.share,
+        "share": arm.share if arm.share is not None else _mean_share(found, at),
         "records": count.records,
         "degraded": count.degraded,
         "degraded_by": dict(sorted(count.reasons.items())),
@@ -152,6 +165,10 @@ def _arm(arm: Arm, at: int, found: Gathered) -> dict[str, Any]:
         "untold": count.untold,
         "fidelity": number(count.fidelity) if count.records > count.degraded else None,
     }
+
+
+def _mean_share(found: Gathered, at: int) -> float | None:
+    return number(float(np.mean([shares[at] for _, _, shares in found.split]))) if found.split else None
 
 
 def _coverage(rows: Sequence[Row], asked: Asked) -> dict[str, Any] | None:

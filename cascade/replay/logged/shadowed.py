@@ -11,7 +11,7 @@ from cascade.metrics.med import most_ndcg_lost
 from cascade.policy.merge import merge
 from cascade.replay.columns import FloatArray
 from cascade.replay.logged.deciding import Decider, taken
-from cascade.replay.logged.lines import LoggedLine
+from cascade.replay.record_lines import DecisionLine
 from cascade.types import QueryClass
 
 __all__ = ["Shadowed", "shadowed"]
@@ -36,7 +36,7 @@ class Shadowed:
     all_pairs: float
 
 
-def shadowed(target: Decider, record: LoggedLine, k: int) -> Shadowed | None:
+def shadowed(target: Decider, record: DecisionLine, k: int) -> Shadowed | None:
     """Return what the target does with a complete record of mode observe, None where the record does not tell.
 
     It does not where the target scores deeper than was observed, or reads a text.
@@ -50,7 +50,7 @@ def shadowed(target: Decider, record: LoggedLine, k: int) -> Shadowed | None:
     return Shadowed(
         query=record.query_hash,
         query_class=record.q_class,
-        sample=record.propensity,
+        sample=record.recorded,
         silver=float(ndcg_rows(gains[list(done.order[:k])], ideal_dcg(gains, k), k)),
         lost=most_ndcg_lost(always, done.order, k),
         won=most_ndcg_lost(done.order, always, k),

@@ -11,7 +11,7 @@ import numpy as np
 from cascade.replay.columns import FloatArray
 from cascade.replay.logged.estimate import MOST_STANDARD_ERRORS, Guard, numbered
 from cascade.replay.logged.gathered import ArmCount, Gathered, Row, Support
-from cascade.replay.logged.sources import Arm
+from cascade.replay.logged.sources import SplitRelease, is_recorded
 
 __all__ = ["LEAST_FIDELITY", "MOST_DEGRADED", "MOST_UNTOLD", "split_guards"]
 
@@ -26,6 +26,7 @@ def split_guards(found: Gathered, rows: Sequence[Row]) -> list[Guard]:
         return [Guard("split", False, "no release of it is named", "--arm RELEASE=SHARE for each that made records")]
     named = list(zip(found.arms, found.counts, strict=True))
     return [
+        *([_one_split(found)] if is_recorded(found.arms) else []),
         _shares(found),
         *(_fidelity(arm, count) for arm, count in named),
         *(_degraded(arm, count) for arm, count in named),
@@ -34,18 +35,32 @@ def split_guards(found: Gathered, rows: Sequence[Row]) -> list[Guard]:
     ]
 
 
-def _shares(found: Gathered) -> Guard:
-    queries = numbered([query for query, _ in found.split])
-    taken = np.array([arm for _, arm in found.split])
-    away = [_standard_errors((taken == arm) - each.share, queries) for arm, each in enumerate(found.arms)]
-    seen = ", ".join(
-        f"{each.name} {np.mean(taken == arm):.3f} for {each.share:g}" for arm, each in enumerate(found.arms)
+def _one_split(found: Gathered) -> Guard:
+    others = found.tally["other_split"]
+    return Guard(
+        "one split",
+        not others,
+        f"{others} records are of traffic that was split with a release that is not named",
+        "records of one rollout: whose the other share was is not in them",
     )
+
+
+def _shares(found: Gathered) -> Guard:
+    if not found.split:
+        return Guard("shares", holds=False, seen="no record of a split", wanted="records made while traffic was split")
+    queries = numbered([query for query, _, _ in found.split])
+    taken = np.array([arm for _, arm, _ in found.split])
+    told = np.array([shares for _, _, shares in found.split])
+    away = [_standard_errors((taken == arm) - told[:, arm], queries) for arm in range(len(found.arms))]
+    seen = ", ".join(
+        f"{each.name} {np.mean(taken == arm):.3f} for {told[:, arm].mean():.4g}" for arm, each in enumerate(found.arms)
+    )
+    whose = "that the records tell" if is_recorded(found.arms) else "that --arm names"
     return Guard(
         "shares",
         max(away) <= MOST_STANDARD_ERRORS,
-        f"{seen or 'no record'}: {max(away):.1f} standard errors away",
-        f"the split that --arm names, within {MOST_STANDARD_ERRORS:g} standard errors",
+        f"{seen}: {max(away):.1f} standard errors away",
+        f"the split {whose}, within {MOST_STANDARD_ERRORS:g} standard errors",
     )
 
 
@@ -56,7 +71,7 @@ def _standard_errors(residuals: FloatArray, queries: np.ndarray[tuple[int], np.d
     return abs(float(sums.sum())) / spread if spread > 0.0 else 0.0
 
 
-def _fidelity(arm: Arm, count: ArmCount) -> Guard:
+def _fidelity(arm: SplitRelease, count: ArmCount) -> Guard:
     why = f", {count.mismatched} of them where no calibration held" if count.mismatched else ""
     undegraded = count.records - count.degraded
     return Guard(
@@ -67,7 +82,7 @@ def _fidelity(arm: Arm, count: ArmCount) -> Guard:
     )
 
 
-def _degraded(arm: Arm, count: ArmCount) -> Guard:
+def _degraded(arm: SplitRelease, count: ArmCount) -> Guard:
     reasons = ", ".join(f"{reason} {often}" for reason, often in sorted(count.reasons.items()))
     return Guard(
         f"degraded answers of {arm.name}",
@@ -88,7 +103,7 @@ def _untold(counts: Sequence[ArmCount]) -> Guard:
     )
 
 
-def _support(arms: Sequence[Arm], rows: Sequence[Row]) -> Guard:
+def _support(arms: Sequence[SplitRelease], rows: Sequence[Row]) -> Guard:
     unsupported = sum(row.support is Support.UNSUPPORTED for row in rows)
     alone = ", and a single release explores nothing" if len(arms) == 1 else ""
     return Guard(

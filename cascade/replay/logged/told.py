@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from cascade.replay.logged.lines import LoggedLine
+from cascade.replay.record_lines import DecisionLine
 from cascade.signals.catalogue import CLASS, SCRIPT
 from cascade.signals.compute import Signals, compute
 from cascade.signals.history import History, difficulty
@@ -22,7 +22,7 @@ _OF_DOCUMENTS: Final = "head.duplicate"
 _BY_QUERY_LENGTH: Final = ".wig"
 
 
-def untold_signals(names: Collection[str], record: LoggedLine) -> frozenset[str]:
+def untold_signals(names: Collection[str], record: DecisionLine) -> frozenset[str]:
     """Return which of the named signals read a text and were not kept by the release that made the record."""
     return frozenset(name for name in names if _reads_text(name) and name not in record.signals)
 
@@ -31,7 +31,7 @@ def _reads_text(name: str) -> bool:
     return name in {_OF_DOCUMENTS, SCRIPT} or name.endswith(_BY_QUERY_LENGTH)
 
 
-def signals_of_record(names: Collection[str], record: LoggedLine, history: History | None) -> Signals:
+def signals_of_record(names: Collection[str], record: DecisionLine, history: History | None) -> Signals:
     """Return the named signals of a record. One that reads a text is the one kept; NaN where none was.
 
     ``history`` is that of the release that decides.
@@ -49,6 +49,6 @@ def signals_of_record(names: Collection[str], record: LoggedLine, history: Histo
     return Signals(values, record.q_class if CLASS in names else None)
 
 
-def _kept(record: LoggedLine, name: str) -> float:
+def _kept(record: DecisionLine, name: str) -> float:
     value = record.signals.get(name)
     return math.nan if value is None else value

@@ -1,0 +1,183 @@
+"""Hold the canary's answers against the stable release's, at one step of a rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from cascade.policy.release import GuardrailLimits
+from cascade.rollout.guardrails.names import GuardrailName
+from cascade.rollout.guardrails.observed import Observed
+from cascade.rollout.guardrails.told import Told, verdict_of, why_of
+from cascade.rollout.guardrails.wager import Wager, least_to_pass
+
+__all__ = ["ArmComparison"]
+
+_LATE: Final = 0
+_FALLBACK: Final = 1
+_COST: Final = 4
+_NAMES: Final = (
+    GuardrailName.LATE,
+    GuardrailName.FALLBACK,
+    GuardrailName.ERRORS,
+    GuardrailName.ESCALATION,
+    GuardrailName.COST,
+)
+"""In the order of the sums below; the first two do not count answers of the warm-up."""
+_FREE: Final = "no request of either release has cost anything"
+_ZEROS: Final = (0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+class ArmComparison:
+    """Pair answers of the two releases, and wager on the differences.
+
+    A pair is made as soon as both releases have answered since the last pair: D is the mean of the canary's answers in
+    it minus the mean of the stable release's. With a small share that is one answer of the canary against all stable
+    ones since the last; with a large one, answers of the canary wait for one of the stable release. So both sides of a
+    D are of the same moments, every answer counts once, and whatever changes for both releases alike cancels. Where both
+    answer alike, E[D] is 0 whichever answers were dealt to whom.
+
+    The cost of the canary is held against (1 + limit) times the stable one's; that difference, over (1 + limit), is in
+    [-1, 1].
+    """
+
+    def __init__(self, limits: GuardrailLimits, harm_alpha: float, pass_alpha: float, warm_up: int) -> None:
+        self._limits = (limits.late, limits.fallback, limits.errors, limits.escalation, limits.cost)
+        self._alphas = harm_alpha, pass_alpha
+        self._wagers = tuple(
+            None if limit is None else Wager(0.0 if place == _COST else limit, harm_alpha, pass_alpha)
+            for place, limit in enumerate(self._limits)
+        )
+        self._cost_factor = 1.0 + (limits.cost or 0.0)
+        self._warm_up = warm_up
+        self._stable_new = self._canary_new = self._warm_new = 0
+        self._stable_sums, self._canary_sums = list(_ZEROS), list(_ZEROS)
+        self._stable_told, self._canary_told = list(_ZEROS), list(_ZEROS)
+        self.stable_answers = self.canary_answers = self.warm_answers = 0
+        self.has_failed = False
+
+    def stable(self, observed: Observed) -> None:
+        """Take an answer of the stable release."""
+        self.stable_answers += 1
+        self._stable_new += 1
+        sums = self._stable_sums
+        if observed.late:
+            sums[0] += 1.0
+        if observed.fallback:
+            sums[1] += 1.0
+        if observed.error:
+            sums[2] += 1.0
+        sums[3] += observed.escalated_share
+        sums[4] += observed.cost
+        if self._canary_new:
+            self._pair()
+
+    def canary(self, observed: Observed) -> None:
+        """Take an answer of the canary. The first ones may be late or degraded: they are left out of these two."""
+        self.canary_answers += 1
+        self._canary_new += 1
+        sums = self._canary_sums
+        if self.warm_answers < self._warm_up:
+            self.warm_answers += 1
+            self._warm_new += 1
+        else:
+            if observed.late:
+                sums[0] += 1.0
+            if observed.fallback:
+                sums[1] += 1.0
+        if observed.error:
+            sums[2] += 1.0
+        sums[3] += observed.escalated_share
+        sums[4] += observed.cost
+        if self._stable_new:
+            self._pair()
+
+    def _pair(self) -> None:
+        stable_count, canary_count, counted = self._stable_new, self._canary_new, self._canary_new - self._warm_new
+        stable, canary = self._stable_sums, self._canary_sums
+        for place, wager in enumerate(self._wagers):
+            self._stable_told[place] += stable[place]
+            self._canary_told[place] += canary[place]
+            if wager is None:
+                continue
+            count = counted if place <= _FALLBACK else canary_count
+            if not count:
+                continue
+            before = stable[place] / stable_count
+            now = canary[place] / count
+            if place == _COST:
+                wager.add(now / self._cost_factor - before)
+            else:
+                wager.add(now - before)
+            self.has_failed = self.has_failed or wager.shows_harm
+        self._stable_sums, self._canary_sums = list(_ZEROS), list(_ZEROS)
+        self._stable_new = self._canary_new = self._warm_new = 0
+
+    def told(self) -> Iterator[Told]:
+        """Return what each guardrail says that is not switched off."""
+        for place, (name, limit, wager) in enumerate(zip(_NAMES, self._limits, self._wagers, strict=True)):
+            if limit is None or wager is None:
+                continue
+            stable, canary = self._means(place)
+            verdict = verdict_of(wager)
+            free = place == _COST and not (stable or canary)
+            yield Told(
+                name=name,
+                verdict=verdict,
+                needed=not (free and wager.count),
+                n=wager.count,
+                stable=stable,
+                canary=canary,
+                difference=self._difference(place, stable, canary),
+                limit=limit,
+                p_harm=wager.p_harm,
+                p_pass=wager.p_pass,
+                harm_alpha=self._alphas[0],
+                pass_alpha=self._alphas[1],
+                why=_FREE if free and wager.count else why_of(verdict, wager.count, self._least(place, stable)),
+            )
+
+    def _means(self, place: int) -> tuple[float | None, float | None]:
+        """Return the mean of each release over all its answers at this step, those without a pair among them."""
+        counted = self.canary_answers - (self.warm_answers if place <= _FALLBACK else 0)
+        stable = self._stable_told[place] + self._stable_sums[place]
+        canary = self._canary_told[place] + self._canary_sums[place]
+        return (
+            stable / self.stable_answers if self.stable_answers else None,
+            canary / counted if counted else None,
+        )
+
+    def _difference(self, place: int, stable: float | None, canary: float | None) -> float | None:
+        if stable is None or canary is None:
+            return None
+        if place != _COST:
+            return canary - stable
+        return canary / stable - 1.0 if stable else None
+
+    def _least(self, place: int, stable: float | None) -> int | None:
+        """Return how many differences a pass needs where the releases cost, or are late, alike and always the same."""
+        limit = self._limits[place] or 0.0
+        if place == _COST:
+            limit *= (1.0 if stable is None else stable) / self._cost_factor
+        return least_to_pass(limit, self._alphas[1])
+
+    def state(self) -> dict[str, Any]:
+        """Return all of it as plain data."""
+        return {
+            "wagers": [None if wager is None else wager.state() for wager in self._wagers],
+            "new": [self._stable_new, self._canary_new, self._warm_new],
+            "answers": [self.stable_answers, self.canary_answers, self.warm_answers],
+            "sums": [list(self._stable_sums), list(self._canary_sums)],
+            "told": [list(self._stable_told), list(self._canary_told)],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what `state` returned."""
+        for wager, kept in zip(self._wagers, state["wagers"], strict=True):
+            if wager is not None:
+                wager.restore(kept)
+        self._stable_new, self._canary_new, self._warm_new = map(int, state["new"])
+        self.stable_answers, self.canary_answers, self.warm_answers = map(int, state["answers"])
+        self._stable_sums, self._canary_sums = (list(map(float, sums)) for sums in state["sums"])
+        self._stable_told, self._canary_told = (list(map(float, sums)) for sums in state["told"])
+        self.has_failed = any(wager is not None and wager.shows_harm for wager in self._wagers)

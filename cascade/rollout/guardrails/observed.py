@@ -1,0 +1,93 @@
+"""What the guardrails see of one decided request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cascade.errors import ConfigError
+from cascade.policy.level_bounds import most_pairs
+from cascade.policy.release import Prices, Release
+from cascade.types import Arm, Decision, DegradedReason, StageName
+
+__all__ = ["Observed", "Pricing", "observed_of", "pricings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """What a request costs: the pairs sent to each stage by its release's prices, over ``most``.
+
+    ``most`` is what the dearest request costs under either of the two releases that are compared, so that a cost is in
+    [0, 1] and two of them are in the same unit.
+    """
+
+    prices: Prices
+    most: float
+
+    def cost(self, small_pairs: int, large_pairs: int) -> float:
+        """Return the cost of a request in [0, 1]; 0 where no release scores anything."""
+        if self.most <= 0.0:
+            return 0.0
+        return min(1.0, (small_pairs * self.prices.small + large_pairs * self.prices.large) / self.most)
+
+
+def pricings(stable: Release, candidate: Release) -> tuple[Pricing, Pricing]:
+    """Return what requests cost under two releases, each by its own prices, in one unit."""
+    most = max(map(_dearest, (stable, candidate)))
+    return Pricing(stable.rollout.prices, most), Pricing(candidate.rollout.prices, most)
+
+
+def _dearest(release: Release) -> float:
+    small, large = most_pairs(release)
+    prices = release.rollout.prices
+    return small * prices.small + large * prices.large
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One decided request of an arm.
+
+    ``late``: it left after its deadline. ``error``: it was not answered with an order, or with first-stage order
+    because of a fault of ours. ``fallback``: the answer is degraded. ``escalated_share``: pairs sent to the large stage
+    over candidates, [0, 1]. ``cost``: in [0, 1], by `Pricing`. ``small_top`` and ``large_top``: the best raw score of a
+    stage, None where it scored nothing. Raises ConfigError for a share that is none.
+    """
+
+    arm: Arm
+    late: bool = False
+    error: bool = False
+    fallback: bool = False
+    escalated_share: float = 0.0
+    cost: float = 0.0
+    small_top: float | None = None
+    large_top: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (0.0 <= self.escalated_share <= 1.0 and 0.0 <= self.cost <= 1.0):
+            raise ConfigError("observed: a share or a cost is no number in [0, 1]")
+
+
+def observed_of(
+    decision: Decision,
+    answered: bool,
+    pricing: Pricing,
+    *,
+    small_top: float | None = None,
+    large_top: float | None = None,
+) -> Observed:
+    """Return what the guardrails see of a decision; ``answered`` is false where an error left in place of an order."""
+    small = large = 0
+    for one in decision.rounds:
+        if one.stage is StageName.LARGE:
+            large += one.sent
+        elif one.stage is StageName.SMALL:
+            small += one.sent
+    return Observed(
+        arm=decision.arm,
+        late=decision.total_ms > decision.deadline_ms,
+        error=not answered or DegradedReason.INTERNAL_ERROR in decision.degraded,
+        fallback=bool(decision.degraded),
+        escalated_share=min(1.0, large / max(1, decision.candidates)),
+        cost=pricing.cost(small, large),
+        small_top=small_top,
+        large_top=large_top,
+    )

@@ -1,0 +1,97 @@
+"""Whether the candidate's order is worse than the stable release's, by pairs scored beside and by judged queries."""
+
+from __future__ import annotations
+
+from cascade.rollout.guardrails.names import GuardrailName, GuardrailVerdict
+from cascade.rollout.guardrails.told import Told, why_of
+from cascade.rollout.guardrails.wager import Wager, least_to_pass
+
+__all__ = ["RankingEvidence"]
+
+
+class RankingEvidence:
+    """Wager on ranking losses in [-1, 1], above 0 where the candidate is worse.
+
+    A pass gathers over all steps: load does not change an order. Harm is asked anew at each step, so that evidence of
+    an early step does not stand against what a later one shows. ``decides`` is false where these losses cannot tell
+    harm from another, better order; then it says neither, and ``why`` it cannot.
+    """
+
+    def __init__(
+        self,
+        name: GuardrailName,
+        limit: float,
+        harm_alpha: float,
+        pass_alpha: float,
+        *,
+        needed: bool,
+        cannot: str | None = None,
+    ) -> None:
+        self.name = name
+        self.needed = needed
+        self._cannot = cannot
+        self._limit = limit
+        self._alphas = harm_alpha, pass_alpha
+        self._whole = Wager(limit, harm_alpha, pass_alpha)
+        self._step = Wager(limit, harm_alpha, pass_alpha)
+
+    @property
+    def count(self) -> int:
+        """Return how many losses were taken."""
+        return self._whole.count
+
+    @property
+    def step_count(self) -> int:
+        """Return how many were taken at this step."""
+        return self._step.count
+
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether harm is shown."""
+        return self._cannot is None and self._step.shows_harm
+
+    @property
+    def verdict(self) -> GuardrailVerdict:
+        """Return what is shown."""
+        if self._cannot is not None:
+            return GuardrailVerdict.INCONCLUSIVE
+        if self._step.shows_harm:
+            return GuardrailVerdict.FAIL
+        return GuardrailVerdict.PASS if self._whole.shows_pass else GuardrailVerdict.INCONCLUSIVE
+
+    def add(self, loss: float) -> None:
+        """Take one loss. Raises ConfigError for one that is no number in [-1, 1]."""
+        self._whole.add(loss)
+        self._step.add(loss)
+
+    def next_step(self) -> None:
+        """Ask for harm anew."""
+        self._step = Wager(self._limit, *self._alphas)
+
+    def told(self) -> Told:
+        """Return what it says, with its numbers."""
+        verdict = self.verdict
+        return Told(
+            name=self.name,
+            verdict=verdict,
+            needed=self.needed,
+            n=self._whole.count,
+            stable=None,
+            canary=None,
+            difference=self._whole.mean,
+            limit=self._limit,
+            p_harm=self._step.p_harm,
+            p_pass=self._whole.p_pass,
+            harm_alpha=self._alphas[0],
+            pass_alpha=self._alphas[1],
+            why=self._cannot or why_of(verdict, self._whole.count, least_to_pass(self._limit, self._alphas[1])),
+        )
+
+    def state(self) -> list[list[float]]:
+        """Return its numbers, to be restored from."""
+        return [self._whole.state(), self._step.state()]
+
+    def restore(self, state: list[list[float]]) -> None:
+        """Take up what `state` returned."""
+        for wager, kept in zip((self._whole, self._step), state, strict=True):
+            wager.restore(kept)

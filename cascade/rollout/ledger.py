@@ -1,0 +1,82 @@
+"""Take note of what happens to releases: in the log, in the history, and where a restart finds it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from cascade.rollout.history import Entry, Happened, Keeps, Remembered
+from cascade.rollout.sources.looking import OffLoop
+from cascade.telemetry.logs import note
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """Hold what is remembered of rollouts, and keep it where there is a place for it.
+
+    ``now`` is the wall clock. What cannot be kept, on a full disk say, is counted as a fault and told once; the rollout
+    goes on.
+    """
+
+    def __init__(
+        self,
+        remembered: Remembered | None = None,
+        keeps: Keeps | None = None,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        off_loop: OffLoop = asyncio.to_thread,
+        count_fault: Callable[[BaseException], None],
+    ) -> None:
+        self.remembered = remembered or Remembered()
+        self._keeps = keeps
+        self._now = now
+        self._off_loop = off_loop
+        self._count_fault = count_fault
+        self._kept: Remembered | None = None
+        self._failed = False
+        self._one = asyncio.Lock()
+
+    def now(self) -> str:
+        """Return the time of day as it is written down."""
+        return self._now().isoformat(timespec="milliseconds")
+
+    def set(self, **changes: Any) -> None:
+        """Change what is remembered."""
+        self.remembered = self.remembered.model_copy(update=changes)
+
+    def note(self, what: Happened, release: str, digest: str | None, **more: Any) -> None:
+        """Write one thing down that happened; ``more`` are fields of `Entry`. The log has it without the evidence."""
+        entry = Entry(at=self.now(), what=what, release=release, digest=digest, **more)
+        self.remembered = self.remembered.with_entry(entry)
+        if what is Happened.SERVED:  # the log tells of it where it tells what it serves
+            return
+        bad = what in {Happened.ROLLED_BACK, Happened.REFUSED}
+        note(
+            "warning" if bad else "info",
+            "rollout",
+            what=what,
+            release=release,
+            digest=digest,
+            share=entry.share,
+            step=entry.step,
+            why=list(entry.why),
+        )
+
+    async def save(self) -> None:
+        """Keep what is remembered, unless that is what was kept last."""
+        async with self._one:
+            keeps, remembered = self._keeps, self.remembered
+            if keeps is None or remembered is self._kept:
+                return
+            try:
+                await self._off_loop(lambda: keeps.write(remembered))
+            except OSError as error:
+                self._count_fault(error)
+                if not self._failed:
+                    note("error", "rollout state cannot be kept", why=type(error).__name__)
+                self._failed = True
+                return
+            self._kept, self._failed = remembered, False

@@ -1,0 +1,58 @@
+"""Build the stages of a release without starting them: what a start would stumble over before it calls a server."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from cascade.errors import ConfigError
+from cascade.policy.release import EmbeddingStage, OnnxStage, Release
+from cascade.stages.build import build_stages
+from cascade.stages.onnx_model import worker_pool
+from cascade.stages.weights import find_model
+
+__all__ = ["check_embedded", "not_loadable"]
+
+_UNSET: Final = "unset"
+
+
+def not_loadable(release: Release, environment: Mapping[str, str]) -> list[str]:
+    """Return why the stages of a release cannot be built here, in a sentence; none where they can.
+
+    A variable of a credential that is not set is left out of it. Weights on a hub are not fetched.
+    """
+    stages = (release.stages.small, release.stages.large)
+    auths = [auth for stage in stages if (auth := getattr(stage, "auth", None)) is not None]
+    named = {auth.env: _UNSET for auth in auths if auth.env is not None}
+    pool = worker_pool(1)
+    try:
+        build_stages(release, clock=time.monotonic, pool=pool, environment={**named, **environment})
+        check_embedded(release, fetch=False)
+    except ConfigError as error:
+        return [str(error)]
+    finally:
+        pool.shutdown()
+    return []
+
+
+def check_embedded(release: Release, *, fetch: bool) -> None:
+    """Raise ConfigError where libraries or weights of a stage on this machine are missing or are not as declared.
+
+    ``fetch`` allows getting weights from a hub; without it those are not looked at.
+    """
+    for spec in (release.stages.small, release.stages.large):
+        if isinstance(spec, OnnxStage | EmbeddingStage):
+            _check_libraries()
+            if fetch or spec.weights.hub is None:
+                find_model(spec.weights)
+
+
+def _check_libraries() -> None:
+    """Import what embedded stages import when they start."""
+    for name in ("onnxruntime", "tokenizers"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise ConfigError(f"embedded stages need {name}; install cascade-rerank[embedded]") from None

@@ -1,0 +1,1 @@
+"""Where the desired release is looked for."""

@@ -1,0 +1,141 @@
+"""Metrics of a rollout: which releases are active, and how the arms fare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from cascade import __version__
+from cascade.types import Arm, Decision, StageName
+
+__all__ = ["ArmMetrics"]
+
+_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_ANSWERING: Final = (Arm.STABLE, Arm.CANARY)
+"""The arms that answer. Nobody waits for a shadow, so it is in none of these but the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OfArm:
+    """What is counted of one arm."""
+
+    answered: Counter
+    refused: Counter
+    late: Counter
+    degraded: Counter
+    seconds: Histogram
+    large_pairs: Counter
+    candidates: Counter
+
+
+class ArmMetrics:
+    """Count the decided requests of each arm, and show where a rollout stands."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._info = Gauge(
+            "cascade_release_info",
+            "The active releases: 1 for each, by the arm that it is",
+            ["release", "digest", "version", "arm"],
+            registry=registry,
+        )
+        requests = Counter(
+            "cascade_arm_requests",
+            "Decided requests by the arm of a rollout: answered, or refused because the caller wanted an error then",
+            ["arm", "outcome"],
+            registry=registry,
+        )
+        late = Counter(
+            "cascade_arm_late", "Decided requests that took longer than their deadline", ["arm"], registry=registry
+        )
+        degraded = Counter("cascade_arm_degraded", "Degraded answers by arm", ["arm"], registry=registry)
+        seconds = Histogram(
+            "cascade_arm_duration_seconds", "Time of a request by arm", ["arm"], buckets=_SECONDS, registry=registry
+        )
+        pairs = Counter(
+            "cascade_arm_large_pairs", "Pairs that the large stage scored, by arm", ["arm"], registry=registry
+        )
+        candidates = Counter("cascade_arm_candidates", "Candidates of requests by arm", ["arm"], registry=registry)
+        self._of = {
+            arm: _OfArm(
+                requests.labels(arm, "answered"),
+                requests.labels(arm, "refused"),
+                late.labels(arm),
+                degraded.labels(arm),
+                seconds.labels(arm),
+                pairs.labels(arm),
+                candidates.labels(arm),
+            )
+            for arm in _ANSWERING
+        }
+        self._share = Gauge(
+            "cascade_arm_share", "Share of the requests that an arm answers", ["arm"], registry=registry
+        )
+        self._step = Gauge(
+            "cascade_rollout_step", "Step of the rollout under way, from 0; -1 where there is none", registry=registry
+        )
+        self._guardrails = Gauge(
+            "cascade_guardrail",
+            "Guardrails of the rollout under way: -1 fails, 0 inconclusive, 1 passes",
+            ["name"],
+            registry=registry,
+        )
+        self._shadow = Counter(
+            "cascade_shadow",
+            "Requests offered to the shadow of a candidate, by what became of them",
+            ["outcome"],
+            registry=registry,
+        )
+        self._activations = Counter(
+            "cascade_activations",
+            "Activations of a release by outcome: swapped, or the step that refused it",
+            ["outcome"],
+            registry=registry,
+        )
+        self._step.set(-1)
+
+    def decided(self, decision: Decision, *, answered: bool) -> None:
+        """Count one decided request."""
+        of = self._of[decision.arm]
+        (of.answered if answered else of.refused).inc()
+        if decision.total_ms > decision.deadline_ms:
+            of.late.inc()
+        if decision.degraded:
+            of.degraded.inc()
+        of.seconds.observe(decision.total_ms / 1000)
+        of.candidates.inc(decision.candidates)
+        for item in decision.rounds:
+            if item.stage is StageName.LARGE and item.scored:
+                of.large_pairs.inc(item.scored)
+
+    def serve(self, releases: Iterable[tuple[str, str, Arm]], share: float) -> None:
+        """Show what is active, each as its name, digest and arm, and the share that the candidate answers."""
+        self._info.clear()
+        for release, digest, arm in releases:
+            self._info.labels(release, digest, __version__, arm).set(1)
+        self._show_share(share)
+
+    def rollout(self, step: int | None, share: float, guardrails: Mapping[str, int]) -> None:
+        """Show the step, None where no rollout is under way, the candidate's share, and each guardrail.
+
+        A guardrail is -1 where it fails, 0 inconclusive, 1 where it passes.
+        """
+        self._step.set(-1 if step is None else step)
+        self._show_share(share)
+        self._guardrails.clear()
+        for name, verdict in guardrails.items():
+            self._guardrails.labels(name).set(verdict)
+
+    def activated(self, outcome: str) -> None:
+        """Count an activation by its outcome: ``swapped``, or the step that refused it."""
+        self._activations.labels(outcome).inc()
+
+    def shadowed(self, outcome: str) -> None:
+        """Count a request that was offered to a shadow, by what became of it: one of a closed list."""
+        self._shadow.labels(outcome).inc()
+
+    def _show_share(self, share: float) -> None:
+        self._share.labels(Arm.STABLE).set(1 - share)
+        self._share.labels(Arm.CANARY).set(share)

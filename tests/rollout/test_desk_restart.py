@@ -1,0 +1,277 @@
+"""A restart goes on from what was kept: the stable release, the candidate at its step, and what was turned down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from cascade.errors import ConfigError
+from cascade.rollout.activation import ActivationStep, Refused
+from cascade.rollout.controller import RolloutVerdict
+from cascade.rollout.history import Entry, Happened, Remembered, StateFile
+from cascade.stages.probe import Probe, Verdict
+from cascade.testing.clock import run_virtual
+from cascade.types import StageName
+from tests.rollout.desk_fakes import FakeController, FakeKeeps, Setup
+
+_AWAY = Probe(Verdict.FAILED, "connect", 1.0)
+
+
+def _life(folder: Path, keeps: FakeKeeps, scenario: Callable[[Setup], Awaitable[None]], *, killed: bool) -> Setup:
+    """Run one life of the process; one that is killed keeps nothing more at its end."""
+
+    async def play() -> Setup:
+        setup = Setup(folder, keeps)
+        setup.write("r2", setup.options.get("r2"))
+        loop = asyncio.create_task(setup.desk.run())
+        await asyncio.sleep(0.01)
+        await scenario(setup)
+        kept = keeps.kept
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+        await setup.desk.aclose()
+        if killed:
+            keeps.kept = kept
+        return setup
+
+    return run_virtual(play())
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_candidate_goes_on_from_its_step(tmp_path: Path, killed: bool) -> None:
+    """After a restart the same release has the share of the step where it was, by the state that was kept of it."""
+    keeps, since = FakeKeeps(), []
+
+    async def first(setup: Setup) -> None:
+        setup.next_controller = lambda: FakeController(verdicts=[RolloutVerdict.ADVANCE])
+        since.append((await setup.desk.start("r2"))["candidate"]["activated_at"])
+        await asyncio.sleep(15)
+        assert setup.traffic.share == 0.25
+
+    async def second(setup: Setup) -> None:
+        await asyncio.sleep(0.5)
+        assert (setup.traffic.stable.name, setup.traffic.share) == ("r1", 0.25)
+        assert setup.restored == [{"step": 1, "n": 0}]
+        status = setup.desk.status()
+        assert (status["state"], status["step"]) == ("running", 1)
+        assert [status["candidate"]["activated_at"]] == since
+
+    _life(tmp_path, keeps, first, killed=killed)
+    setup = _life(tmp_path, keeps, second, killed=killed)
+    assert setup.happened() == ["served", "started", "advanced", "resumed"]
+
+
+def test_h2_a_kill_during_activation_leaves_the_stable_release_and_tries_again(tmp_path: Path) -> None:
+    """What was kept names the release that decided all traffic; the one being activated is tried twice, and not again."""
+    keeps = FakeKeeps()
+
+    async def killed_at_start(setup: Setup) -> None:
+        setup.write("r2", {"hangs_at": ActivationStep.START})
+        setup.source.say(setup.known["r2"])
+        await asyncio.sleep(0.5)
+        assert setup.desk.status()["activation_step"] == "start"
+        kept = keeps.read()
+        assert kept is not None
+        assert kept.stable is not None
+        assert (kept.stable.release, kept.state) == ("r1", "activating")
+
+    async def third(setup: Setup) -> None:
+        setup.source.say(setup.known["r2"])
+        await asyncio.sleep(0.5)
+        assert setup.traffic.candidate is None
+        status = setup.desk.status()
+        assert status["refused"]["why"] == ["the process ended 2 times while it was activated"]
+
+    _life(tmp_path, keeps, killed_at_start, killed=True)
+    _life(tmp_path, keeps, killed_at_start, killed=True)
+    setup = _life(tmp_path, keeps, third, killed=True)
+    assert setup.happened() == ["served", "refused"]
+    kept = keeps.read()
+    assert kept is not None
+    assert (kept.seen, kept.candidate) == (setup.known["r2"].digest, None)
+
+
+def test_a_stop_during_activation_does_not_count_against_the_release(tmp_path: Path) -> None:
+    """A process that is told to stop in the middle may do so any number of times."""
+    keeps = FakeKeeps()
+
+    async def stopped(setup: Setup) -> None:
+        setup.write("r2", {"hangs_at": ActivationStep.START})
+        setup.source.say(setup.known["r2"])
+        await asyncio.sleep(0.5)
+
+    async def last(setup: Setup) -> None:
+        setup.source.say(setup.known["r2"])
+        await asyncio.sleep(0.5)
+        assert setup.traffic.candidate is not None
+
+    for _ in range(4):
+        _life(tmp_path, keeps, stopped, killed=False)
+    _life(tmp_path, keeps, last, killed=False)
+
+
+def test_what_an_operator_started_is_activated_after_a_kill(tmp_path: Path) -> None:
+    """It was asked for, and no source would ask again."""
+    keeps = FakeKeeps()
+
+    async def killed_at_start(setup: Setup) -> None:
+        setup.write("r2", {"hangs_at": ActivationStep.START})
+        asking = asyncio.create_task(setup.desk.start("r2"))
+        await asyncio.sleep(0.5)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    async def second(setup: Setup) -> None:
+        await asyncio.sleep(0.5)
+        assert setup.traffic.candidate is not None
+
+    _life(tmp_path, keeps, killed_at_start, killed=True)
+    _life(tmp_path, keeps, second, killed=True)
+
+
+def test_a_desired_release_that_is_no_longer_desired_is_not_activated_after_a_kill(tmp_path: Path) -> None:
+    """The source is asked first; what it names by then is what counts."""
+    keeps = FakeKeeps()
+
+    async def killed_at_start(setup: Setup) -> None:
+        setup.write("r2", {"hangs_at": ActivationStep.START})
+        setup.source.say(setup.known["r2"])
+        await asyncio.sleep(0.5)
+
+    async def second(setup: Setup) -> None:
+        setup.source.say(setup.known["r1"])
+        await asyncio.sleep(5)
+        assert setup.traffic.candidate is None
+        assert setup.desk.status()["state"] == "idle"
+        assert setup.desk.status()["candidate"] is None
+
+    _life(tmp_path, keeps, killed_at_start, killed=True)
+    _life(tmp_path, keeps, second, killed=True)
+
+
+def test_a_release_that_was_rolled_back_is_not_tried_after_a_restart(tmp_path: Path) -> None:
+    """The source still names it; it was dealt with."""
+    keeps = FakeKeeps()
+
+    async def first(setup: Setup) -> None:
+        setup.next_controller = lambda: FakeController(verdicts=[RolloutVerdict.ROLL_BACK])
+        setup.source.say(setup.known["r2"])
+        await asyncio.sleep(3)
+
+    async def second(setup: Setup) -> None:
+        setup.source.say(setup.known["r2"])
+        await asyncio.sleep(60)
+        assert setup.traffic.candidate is None
+        assert setup.desk.status()["refused"]["step"] == "rolled_back"
+
+    _life(tmp_path, keeps, first, killed=False)
+    assert _life(tmp_path, keeps, second, killed=True).happened() == ["served", "started", "rolled_back"]
+
+
+def test_a_candidate_whose_server_is_away_after_a_restart_is_tried_again(tmp_path: Path) -> None:
+    """It is refused for now; what the source names is brought in again once the server answers."""
+    keeps = FakeKeeps()
+
+    async def first(setup: Setup) -> None:
+        setup.write("r2", probe="enforce")
+        setup.source.say(setup.known["r2"])
+        await asyncio.sleep(0.5)
+
+    _life(tmp_path, keeps, first, killed=True)
+
+    async def play() -> None:
+        setup = Setup(tmp_path, keeps)
+        stored = setup.write("r2", {"probes": [{StageName.SMALL: _AWAY}]}, probe="enforce")
+        loop = asyncio.create_task(setup.desk.run())
+        setup.source.say(stored)
+        await asyncio.sleep(8)
+        assert setup.outcomes == ["probe"]
+        setup.options[stored.digest] = {}
+        await asyncio.sleep(60)
+        assert setup.outcomes == ["probe", "probe", "swapped"]
+        assert setup.traffic.candidate is not None
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+        await setup.desk.aclose()
+
+    run_virtual(play())
+
+
+def test_a_start_that_serves_the_candidate_has_no_rollout(tmp_path: Path) -> None:
+    """Where the stable release could not be served and the candidate was, there is nothing to go on with."""
+    keeps = FakeKeeps()
+
+    async def first(setup: Setup) -> None:
+        await setup.desk.start("r2")
+
+    _life(tmp_path, keeps, first, killed=True)
+
+    async def play() -> None:
+        files = Setup(tmp_path)
+        setup = Setup(tmp_path, keeps, serves=files.write("r2"))
+        loop = asyncio.create_task(setup.desk.run())
+        await asyncio.sleep(3)
+        status = setup.desk.status()
+        assert (status["state"], status["candidate"], status["stable"]["release"]) == ("idle", None, "r2")
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+        await setup.desk.aclose()
+
+    run_virtual(play())
+
+
+def _entry(number: int) -> Entry:
+    return Entry(at="t", what=Happened.STARTED, release=f"r{number}", digest=None)
+
+
+def test_the_history_is_bounded() -> None:
+    """The latest hundred things are kept."""
+    remembered = Remembered()
+    for number in range(150):
+        remembered = remembered.with_entry(_entry(number))
+    assert [entry.release for entry in remembered.history] == [f"r{number}" for number in range(50, 150)]
+
+
+def test_the_state_file_is_replaced_whole(tmp_path: Path) -> None:
+    """It reads back what was written, in a folder that need not be there, and leaves nothing else beside it."""
+    file = StateFile(tmp_path / "state")
+    assert file.read() is None
+    remembered = Remembered().with_entry(_entry(1))
+    file.write(Remembered())
+    file.write(remembered)
+    assert file.read() == remembered
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["rollout.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"{", "is not what this version writes"),
+        (b'{"version": 2}', "is not what this version writes"),
+        (b'{"unknown": 1}', "is not what this version writes"),
+    ],
+)
+def test_a_state_that_cannot_be_read_says_so(tmp_path: Path, content: bytes, fault: str) -> None:
+    """The fault names the file, and never what stands there."""
+    (tmp_path / "rollout.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=fault):
+        StateFile(tmp_path).read()
+
+
+def test_a_state_folder_that_cannot_be_used_says_so(tmp_path: Path) -> None:
+    """Reading names the kind of fault; writing raises it, and leaves nothing aside."""
+    (tmp_path / "rollout.json").mkdir()
+    with pytest.raises(ConfigError, match="cannot be read: IsADirectoryError"):
+        StateFile(tmp_path).read()
+    with pytest.raises(OSError, match=r"rollout\.json"):
+        StateFile(tmp_path).write(Remembered())
+    assert [path.name for path in tmp_path.iterdir()] == ["rollout.json"]
+
+
+def test_a_refusal_says_its_step_and_why() -> None:
+    """The words of the exception are those that an operator reads."""
+    assert str(Refused(ActivationStep.PROBE, ("a", "b"))) == "refused at probe: a; b"

@@ -1,0 +1,77 @@
+"""Which bundle a digest or a name means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cascade.errors import ConfigError
+from cascade.rollout import finding
+from cascade.rollout.bundle import build_bundle
+from cascade.rollout.finding import find_release
+from cascade.rollout.signing import keys_in
+from cascade.rollout.store import ReleaseStore
+
+from .arrange import write_release
+from .bundles import KEY, key_file, packed
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder of releases: two of one name, one of another, and things that are none."""
+    folder = tmp_path / "releases"
+    folder.mkdir()
+    (folder / "one.tar").write_bytes(packed(tmp_path, release="r1")[0])
+    (folder / "again.tar").write_bytes((folder / "one.tar").read_bytes())
+    (folder / "two.tar").write_bytes(packed(tmp_path, release="r2", depth=20)[0])
+    build_bundle(write_release(tmp_path / "x", release="r2", depth=30).path, folder / "three", {})
+    (folder / "broken.tar").write_bytes(b"x")
+    (folder / "notes.txt").write_bytes(b"x")
+    return folder
+
+
+def test_a_name_that_one_release_has_is_found(tmp_path: Path, folder: Path) -> None:
+    """Two copies of one release are one; it is kept from then on."""
+    store = ReleaseStore(tmp_path / "store")
+    found = find_release("r1", store, folder)
+    assert (found.name, store.digests()) == ("r1", [found.digest])
+    assert find_release(found.digest, store, None) == found
+
+
+@pytest.mark.parametrize("depth", [20, 30])
+def test_a_digest_is_found_in_the_folder(tmp_path: Path, folder: Path, depth: int) -> None:
+    """As a tar and as a folder."""
+    _, digest = packed(tmp_path, release="r2", depth=depth)
+    assert find_release(digest, ReleaseStore(tmp_path / "store"), folder).digest == digest
+
+
+def test_a_name_that_several_releases_have_is_refused(tmp_path: Path, folder: Path) -> None:
+    """The error names their digests."""
+    digests = sorted(packed(tmp_path, release="r2", depth=depth)[1] for depth in (20, 30))
+    with pytest.raises(ConfigError, match=f"several releases have this name.*: {', '.join(digests)}$"):
+        find_release("r2", ReleaseStore(tmp_path / "store"), folder)
+
+
+def test_what_is_nowhere_is_told(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it was looked, and how much there could not be read; a path is not followed."""
+    store = ReleaseStore(tmp_path / "store")
+    with pytest.raises(ConfigError, match=rf"^no release of this name: none in {folder}; 1 there cannot be read$"):
+        find_release("../releases/one.tar", store, folder)
+    with pytest.raises(ConfigError, match=r"^no release of this digest: releases_folder is not set$"):
+        find_release(f"sha256:{'ab' * 32}", store, None)
+    with pytest.raises(ConfigError, match=r"cannot be read: FileNotFoundError$"):
+        find_release("r1", store, tmp_path / "none")
+    monkeypatch.setattr(finding, "_MOST", 2)
+    with pytest.raises(ConfigError, match=r"more than 2 entries$"):
+        find_release("r1", store, folder)
+
+
+def test_with_keys_what_is_found_must_be_signed(tmp_path: Path, folder: Path) -> None:
+    """It is refused when it is to be kept; a signed copy beside unsigned ones is the one that is meant."""
+    store = ReleaseStore(tmp_path / "store", keys_in(key_file(tmp_path, KEY)))
+    with pytest.raises(ConfigError, match="it is not signed"):
+        find_release("r1", store, folder)
+    data, digest = packed(tmp_path, KEY, release="r1")
+    (folder / "b-signed.tar").write_bytes(data)
+    assert find_release("r1", store, folder).digest == digest

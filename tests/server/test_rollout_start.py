@@ -1,0 +1,207 @@
+"""A start serves what is desired, what decided all traffic before, or what was good last, and says why."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from cascade.errors import ConfigError
+from cascade.policy.release import release_digest
+from cascade.rollout.history import KeptRelease, Remembered, RolloutState, StateFile
+from cascade.rollout.store import ReleaseStore
+from cascade.server.rollout_start import StateWithStore, begun
+from cascade.server.settings import Settings
+from cascade.telemetry.logs import configure_logging
+from tests.rollout.desk_fakes import release_data
+
+
+@pytest.fixture
+def log() -> io.BytesIO:
+    """Log into memory."""
+    stream = io.BytesIO()
+    configure_logging("info", stream)
+    return stream
+
+
+def _events(log: io.BytesIO) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in log.getvalue().splitlines()]
+
+
+def _write(path: Path, name: str, **changes: Any) -> str:
+    data = release_data(name, **changes)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+    return release_digest(data)
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def _settings(folder: Path, **more: Any) -> Settings:
+    return Settings(**{"release": folder / "release.yaml", "state_folder": folder / "state"} | more)
+
+
+async def _start(settings: Settings) -> tuple[str, Remembered]:
+    """Return which release a start serves, and what it goes on with."""
+    async with begun(settings, {}) as start:
+        return start.bundle.loaded.release.release, start.remembered
+
+
+def _left(folder: Path, name: str, seen: str | None) -> str:
+    """Leave behind what a process kept that served a release; return the release's digest."""
+    digest = _write(folder / "earlier" / "release.yaml", name)
+    store = ReleaseStore(folder / "state" / "releases")
+    store.put(folder / "earlier" / "release.yaml")
+    stable = KeptRelease(release=name, digest=digest, activated_at="t")
+    remembered = Remembered(state=RolloutState.COMPLETED, stable=stable, seen=seen)
+    StateWithStore(StateFile(folder / "state"), store).write(remembered)
+    return digest
+
+
+async def test_what_settings_name_is_served_and_kept(tmp_path: Path) -> None:
+    """With a state folder a later start finds it there; what was named is remembered."""
+    digest = _write(tmp_path / "release.yaml", "r1")
+    name, remembered = await _start(_settings(tmp_path))
+    assert (name, remembered.seen) == ("r1", digest)
+    assert ReleaseStore(tmp_path / "state" / "releases").path(digest) is not None
+
+
+async def test_without_a_state_folder_nothing_is_kept(tmp_path: Path) -> None:
+    """The release is served as ever, and nothing is left on disk."""
+    _write(tmp_path / "release.yaml", "r1")
+    assert (await _start(_settings(tmp_path, state_folder=None)))[0] == "r1"
+    assert _names(tmp_path) == ["release.yaml"]
+
+
+async def test_the_packaged_release_is_served_where_none_is_named(tmp_path: Path) -> None:
+    """No setting is needed but the state folder; variables of its stages come from the environment."""
+    environment = {"CASCADE_SMALL_URL": "http://small.test", "CASCADE_LARGE_URL": "http://large.test"}
+    async with begun(Settings(state_folder=tmp_path / "state"), environment) as start:
+        assert start.bundle.loaded.release.release.startswith("default")
+
+
+@pytest.mark.parametrize("content", [b"release: [", b"release: r1\nunknown: 1\n"])
+async def test_a_release_that_cannot_be_used_leaves_the_last_good_one(
+    tmp_path: Path, log: io.BytesIO, content: bytes
+) -> None:
+    """It serves, and the log says what is wrong with the one that was desired."""
+    _left(tmp_path, "r0", seen=None)
+    (tmp_path / "release.yaml").write_bytes(content)
+    assert (await _start(_settings(tmp_path)))[0] == "r0"
+    (event,) = [each for each in _events(log) if each["level"] == "error"]
+    assert event["event"] == "the release that is desired cannot be used; the last good one serves"
+    assert "release.yaml" in event["why"]
+    assert event["release"] == "r0"
+
+
+async def test_without_a_good_one_a_release_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    """The error names the file and what is wrong, as ever."""
+    (tmp_path / "release.yaml").write_bytes(b"release: r1\nunknown: 1\n")
+    with pytest.raises(ConfigError, match=r"release\.yaml.*unknown"):
+        await _start(_settings(tmp_path))
+    with pytest.raises(ConfigError, match=r"release\.yaml.*unknown"):
+        await _start(_settings(tmp_path, watch_release=True))
+
+
+async def test_a_watched_release_comes_in_by_its_steps_after_a_restart(tmp_path: Path) -> None:
+    """What decided all traffic before is served, and what is desired by now is not counted as dealt with."""
+    digest = _left(tmp_path, "r0", seen="sha256:" + "0" * 64)
+    _write(tmp_path / "release.yaml", "r1")
+    name, remembered = await _start(_settings(tmp_path, watch_release=True))
+    assert (name, remembered.seen) == ("r0", "sha256:" + "0" * 64)
+    assert remembered.stable is not None
+    assert remembered.stable.digest == digest
+
+
+async def test_a_watched_release_that_is_the_stable_one_is_served(tmp_path: Path) -> None:
+    """Then there is nothing to be brought in."""
+    digest = _left(tmp_path, "r0", seen=None)
+    assert _write(tmp_path / "release.yaml", "r0") == digest
+    assert (await _start(_settings(tmp_path, watch_release=True)))[0] == "r0"
+
+
+async def test_where_the_stable_release_is_lost_the_desired_one_is_served(tmp_path: Path) -> None:
+    """A bundle that is damaged is as one that is not there."""
+    digest = _left(tmp_path, "r0", seen=None)
+    kept = ReleaseStore(tmp_path / "state" / "releases").path(digest)
+    assert kept is not None
+    kept.write_bytes(b"damaged")
+    desired = _write(tmp_path / "release.yaml", "r1")
+    name, remembered = await _start(_settings(tmp_path, watch_release=True))
+    assert (name, remembered.seen) == ("r1", desired)
+
+
+async def test_an_operators_release_outlives_a_restart_until_settings_name_another(tmp_path: Path) -> None:
+    """What settings named all along does not undo it; a release that they name anew is served at once."""
+    named = _write(tmp_path / "release.yaml", "r1")
+    _left(tmp_path, "by-operator", seen=named)
+    assert (await _start(_settings(tmp_path)))[0] == "by-operator"
+    _write(tmp_path / "release.yaml", "r2")
+    assert (await _start(_settings(tmp_path)))[0] == "r2"
+
+
+async def test_a_state_that_cannot_be_read_is_told_and_left(tmp_path: Path, log: io.BytesIO) -> None:
+    """The process starts as if nothing were known."""
+    _write(tmp_path / "release.yaml", "r1")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "rollout.json").write_text("{", encoding="utf-8")
+    name, remembered = await _start(_settings(tmp_path))
+    assert (name, remembered.stable) == ("r1", None)
+    assert "rollout state is lost" in [event["event"] for event in _events(log)]
+
+
+async def test_a_release_that_lacks_an_artefact_serves_and_is_not_kept(tmp_path: Path, log: io.BytesIO) -> None:
+    """As ever its safe mode decides; that a later start would not find it is told."""
+    digest = "sha256:" + "1" * 64
+    _write(tmp_path / "release.yaml", "r1", evidence={"report": digest})
+    assert (await _start(_settings(tmp_path)))[0] == "r1"
+    assert "what serves cannot be kept for a later start" in [event["event"] for event in _events(log)]
+    assert ReleaseStore(tmp_path / "state" / "releases").digests() == []
+
+
+async def test_an_address_that_does_not_answer_leaves_the_last_good_one(tmp_path: Path, log: io.BytesIO) -> None:
+    """So a start needs nobody else; without a good one it ends with the fault."""
+    nowhere = "http://127.0.0.1:9/release.tar"
+    with pytest.raises(ConfigError):
+        await _start(_settings(tmp_path, release=nowhere))
+    _left(tmp_path, "r0", seen=None)
+    assert (await _start(_settings(tmp_path, release=nowhere, watch_release=True)))[0] == "r0"
+
+
+def test_what_is_remembered_is_held_by_the_store(tmp_path: Path) -> None:
+    """The stable release is the last good one from when it is remembered as such."""
+    _left(tmp_path, "r0", seen=None)
+    good = ReleaseStore(tmp_path / "state" / "releases").last_good()
+    assert good is not None
+    assert good.name == "r0"
+
+
+def test_a_store_that_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    """Who keeps the state takes it as such, and goes on; without a file nothing but the store is told."""
+    store = ReleaseStore(tmp_path / "releases")
+    remembered = Remembered(stable=KeptRelease(release="r1", digest="sha256:" + "1" * 64, activated_at="t"))
+    StateWithStore(None, store).write(remembered)
+    (tmp_path / "releases" / "good.json").unlink()
+    (tmp_path / "releases" / "good.json").mkdir()
+    with pytest.raises(OSError, match=r"good\.json"):
+        StateWithStore(None, store).write(remembered)
+
+
+async def test_a_kept_release_that_can_no_longer_be_used_is_told(tmp_path: Path, log: io.BytesIO) -> None:
+    """It names a variable that is not set by now: what settings name serves."""
+    stage = {"adapter": "tei", "url": "${GONE}", "model": "m", "engine": "tei/1.9"}
+    digest = _write(tmp_path / "earlier" / "release.yaml", "r0", stages={"small": stage}, depth=5)
+    store = ReleaseStore(tmp_path / "state" / "releases")
+    store.put(tmp_path / "earlier" / "release.yaml")
+    stable = KeptRelease(release="r0", digest=digest, activated_at="t")
+    StateWithStore(StateFile(tmp_path / "state"), store).write(Remembered(stable=stable))
+    _write(tmp_path / "release.yaml", "r1")
+    assert (await _start(_settings(tmp_path, watch_release=True)))[0] == "r1"
+    (event,) = [each for each in _events(log) if each["event"] == "a kept release cannot be used"]
+    assert "GONE" in event["why"]
