@@ -20,7 +20,7 @@ Written by `python -m evals.overload_simulation`; the simulation is `tests/guard
 clock, and `make test` asserts what matters of it. Each figure is the mean of {seeds} seeds.
 
 Two servers that score in batches: a small one (8 ms a batch and 0.15 ms a pair, 200 pairs a batch) and a large one (20 ms and
-1.5 ms, 64 a batch). Each is behind the guards that are served: circuit breaker, adaptive limit and the comparison of time, with their
+1.5 ms, 64 a batch). Each is behind the classes of the guards, joined as a stage joins them: circuit breaker, adaptive limit and the comparison of time, with their
 defaults. Deadline {deadline:g} ms. Loads are multiples of {capacity:.1f} requests a second, what the large server can score at the first level.
 Requests come at random (Poisson), and are answered by the best complete order there is at the deadline.
 

@@ -15,6 +15,7 @@ from cascade.cli.explain_found import Found, by_id, in_line, latest
 from cascade.cli.explain_line import explained_of
 from cascade.cli.explain_rule import rule_words
 from cascade.cli.explain_words import Said, pair_words, words_of
+from cascade.cli.rollout_words import plain
 from cascade.errors import ConfigError
 from cascade.rollout.load import LoadedRelease, load_release, offline
 
@@ -90,7 +91,7 @@ def _explained(found: Found, loaded: LoadedRelease | None) -> dict[str, Any]:
 
 
 def _lines(told: dict[str, Any]) -> Iterator[str]:
-    yield f"decision {told['decision_id']}"
+    yield plain(f"decision {told['decision_id']}")
     for said in told["said"]:
         for number, line in enumerate(said["lines"]):
-            yield f"{'' if number else said['of']:<10} {line}"
+            yield plain(f"{'' if number else said['of']:<10} {line}")

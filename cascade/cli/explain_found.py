@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ __all__ = ["Found", "by_id", "in_line", "latest"]
 
 _DECISION: Final = "decision"
 _SHADOW: Final = "shadow"
+_NAMED: Final = re.compile(rb'"(?:decision_id|of)"\s*:\s*("(?:[^"\\]|\\.)*")')
+"""The ids that a line names, as they are written. One look at a line finds them, however many are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,11 @@ class _Read:
     heads: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def decisions(self, holding: Collection[bytes] = ()) -> Iterator[dict[str, Any]]:
-        """Yield the decisions in whose line one of some texts stands; all without any. Heads are kept."""
+        """Yield the decisions whose line names one of some ids, quoted; all without any. Heads are kept."""
+        wanted = frozenset(holding)
         for path in self.paths:
             for line in lines_of(path):
-                if not holding or b'"format"' in line or any(text in line for text in holding):
+                if not wanted or b'"format"' in line or not wanted.isdisjoint(_NAMED.findall(line)):
                     told = _parsed(line)
                     if told is None:
                         continue

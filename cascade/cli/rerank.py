@@ -51,7 +51,7 @@ async def _rerank(settings: Settings, body: bytes) -> tuple[Ranking, Parsed]:
     async with open_service(settings) as service:
         pipeline = service.traffic.stable.pipeline
         parsed = NativeFormat().parse(as_json(body), {}, pipeline.release.limits.max_documents)
-        return await rerank_parsed(pipeline, parsed), parsed
+        return await rerank_parsed(lambda: pipeline, parsed), parsed
 
 
 def _print_table(ranking: Ranking) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from cascade.guard.token_size import size_of
+
 __all__ = ["AdaptiveLimit"]
 
 _FIRST_CALLS: Final = 10.0
 _TOLERANCE: Final = 1.5
 _SPARE_CALLS: Final = 2.0
+_NEARLY_LATE: Final = 0.7
 _SMOOTHING: Final = 0.2
 _LONG_WEIGHT: Final = 2 / 601
 _TOO_LONG_AGO: Final = 2.0
@@ -17,7 +20,6 @@ _RECALL: Final = 0.95
 _BACKOFF: Final = 0.9
 _MOST_BACKOFF: Final = 0.5
 _SIZE_WEIGHT: Final = 0.05
-_SIZES_PER_OCTAVE: Final = 2
 
 
 class AdaptiveLimit:
@@ -30,7 +32,9 @@ class AdaptiveLimit:
     room or no answer in time cuts it by a tenth, and what stood in the server's queue for too long to what the server
     answered meanwhile, at most by half (as TCP does); once for all calls that were under way then.
 
-    It grows only while it is used, and not while the server is ``pressed`` by what it tells of itself.
+    It grows only while it is used, and not while the server is ``pressed`` by what it tells of itself. Nor where a call
+    took most of the time that it had beside others: under steady overload the usual time follows the queue that the limit
+    itself lets stand, and would do so until calls are late, and what those cut short is lost.
     """
 
     def __init__(self, *, most_texts: int, most_tokens: int, call_texts: int, call_tokens: int) -> None:
@@ -53,8 +57,13 @@ class AdaptiveLimit:
         """Return the most tokens in flight."""
         return max(1, min(self.most_tokens, int(self._calls * self._tokens_a_call)))
 
-    def answered(self, *, texts: int, tokens: int, ms: float, in_flight: int, pressed: bool = False) -> None:
-        """Learn from a call that was answered after ``ms``; ``in_flight`` counts the texts under way with it."""
+    def answered(
+        self, *, texts: int, tokens: int, ms: float, in_flight: int, pressed: bool = False, had_ms: float = math.inf
+    ) -> None:
+        """Learn from a call that was answered after ``ms`` of the ``had_ms`` that its round had when it asked for room.
+
+        ``in_flight`` counts the texts under way with it.
+        """
         self._answers += 1
         weight = max(_SIZE_WEIGHT, 1 / self._answers)  # the first tells more than what was assumed
         self._texts_a_call += weight * (texts - self._texts_a_call)
@@ -64,13 +73,14 @@ class AdaptiveLimit:
             return
         gradient = min(1.0, max(0.5, _TOLERANCE * usual_ms / max(ms, 1e-3)))
         calls = (1 - _SMOOTHING) * self._calls + _SMOOTHING * (self._calls * gradient + _SPARE_CALLS)
-        if calls < self._calls or not pressed:
+        nearly_late = in_flight > texts and ms > _NEARLY_LATE * had_ms
+        if calls < self._calls or not (pressed or nearly_late):
             most = max(self.most_texts / self._texts_a_call, 1.0)
             self._calls = min(max(calls, 1.0), most)
 
     def is_slow(self, *, tokens: int, ms: float) -> bool:
         """Tell whether so long is more than a call of its size may take before the limit falls."""
-        usual_ms = self._usual_ms.get(_size_of(tokens))
+        usual_ms = self._usual_ms.get(size_of(tokens))
         return usual_ms is None or ms > _TOLERANCE * usual_ms
 
     def dropped(self, began: float, now: float, carried_texts: int | None = None) -> None:
@@ -87,14 +97,10 @@ class AdaptiveLimit:
         self._cut_at = now
 
     def _learn(self, tokens: int, ms: float) -> float:
-        size = _size_of(tokens)
+        size = size_of(tokens)
         usual_ms = self._usual_ms.get(size)
         usual_ms = ms if usual_ms is None else usual_ms + _LONG_WEIGHT * (ms - usual_ms)
         if usual_ms > _TOO_LONG_AGO * ms:  # it has become faster: do not wait for the average to find out
             usual_ms *= _RECALL
         self._usual_ms[size] = usual_ms
         return usual_ms
-
-
-def _size_of(tokens: int) -> int:
-    return int(_SIZES_PER_OCTAVE * math.log2(max(1, tokens)))

@@ -21,15 +21,20 @@ __all__ = ["Admission", "Settled"]
 _OTHER_FLOWS: Final = 32
 """Flows that tenants without a quota share: their names may be anything, so there is no end of them."""
 _LONGEST_RETRY_S: Final = 60.0
+_LEAST_WEIGHT: Final = 1 / 256
+"""Of one request more in what a request usually costs."""
 
 Settled = Callable[[Verdict, Lane, str | None, float], None]
 """Told once of every request: the verdict, its lane, its tenant, and the seconds that it waited."""
 
 
 class _Line:
-    """One lane: its queue, how many may wait in it and have seats of it, and how long its requests take."""
+    """One lane: its queue, how many may wait in it and have seats of it, and how long its requests take.
 
-    __slots__ = ("held", "lane", "most_held", "queue", "room", "took")
+    It keeps what a request of one seat usually costs there, too.
+    """
+
+    __slots__ = ("_counted", "_usual_cost", "held", "lane", "most_held", "queue", "room", "took")
 
     def __init__(self, lane: Lane, bounds: Bounds) -> None:
         self.lane = lane
@@ -38,6 +43,18 @@ class _Line:
         self.most_held = bounds.most if lane is Lane.SHORT else bounds.most_long
         self.held = 0
         self.took = ServiceTime()
+        self._counted = 0
+        self._usual_cost = 0.0
+
+    def came(self, asked: Asked) -> None:
+        """Learn what a request of one seat usually costs."""
+        if asked.seats == 1:
+            self._counted += 1
+            self._usual_cost += max(_LEAST_WEIGHT, 1 / self._counted) * (asked.cost - self._usual_cost)
+
+    def cost(self, asked: Asked) -> float:
+        """Return what is charged to a tenant's share: for several seats no less than for as many usual requests."""
+        return asked.cost if asked.seats == 1 else max(asked.cost, asked.seats * self._usual_cost)
 
 
 class Admission:
@@ -51,6 +68,7 @@ class Admission:
 
     A request that takes several seats begins as soon as one is free, and nothing begins after it until what is held
     is below the bound again: so it is never kept waiting by smaller ones, and fewer than twice ``most`` seats are held.
+    Its tenant is charged for it no less than for as many usual requests of one seat, however short its queries are.
 
     Everything happens on one event loop. ``salt`` keys which tenants without a quota share a flow.
     """
@@ -100,6 +118,7 @@ class Admission:
         quota = self._quotas.get(asked.tenant) if asked.tenant is not None else None
         if quota is not None:
             self._charge(quota, asked, line.lane)
+        line.came(asked)
         seat = Seat(asked, line.lane, now, min(asked.seats, line.most_held), quota)
         if self._closed:
             self._settle(seat, Verdict.CLOSED, now)
@@ -164,7 +183,7 @@ class Admission:
             self._unqueue(given_way)
             self._settle(given_way, Verdict.DISPLACED, now)
         loop = asyncio.get_running_loop()
-        seat.key = queue.push(seat, seat.flow, rank, weight=weight, cost=asked.cost)
+        seat.key = queue.push(seat, seat.flow, rank, weight=weight, cost=line.cost(asked))
         seat.turn = loop.create_future()
         seat.timer = loop.call_later(asked.until - line.took.usual_s - now, self._expire, seat)
         self._waiting[seat] = None

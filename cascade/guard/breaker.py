@@ -63,11 +63,14 @@ class Breaker:
         return self._state
 
     @property
+    def is_open(self) -> bool:
+        """Tell whether it is open and its time not over: nothing will be let through for a while."""
+        return self._state is BreakerState.OPEN and self._clock() < self._until
+
+    @property
     def refuses(self) -> bool:
-        """Tell whether no round is let through: open and its time not over, or half open with a round under way."""
-        if self._state is BreakerState.OPEN:
-            return self._clock() < self._until
-        return self._state is BreakerState.HALF_OPEN and self._probing
+        """Tell whether no round is let through now: it is open, or half open with a round under way."""
+        return self.is_open or (self._state is BreakerState.HALF_OPEN and self._probing)
 
     def enter(self) -> int | None:
         """Let a round leave, or return None. What it returns is to be given to ``leave``, whatever the round comes to."""

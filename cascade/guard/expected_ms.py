@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from cascade.guard.deadline import Clock
+from cascade.guard.token_size import least_tokens, size_of
 
 __all__ = ["ExpectedMs", "Fit"]
 
@@ -20,7 +21,6 @@ _KEPT: Final = 64
 """Rounds of one size that are kept: the newest, within the window."""
 _ENOUGH: Final = 10
 """Fewer rounds of a size say nothing of its 90th percentile."""
-_SIZES_PER_OCTAVE: Final = 2
 _PROBE_EVERY: Final = 20
 """Of the rounds that would be refused one in so many is made."""
 _PROBE_SECONDS: Final = 1.0
@@ -74,7 +74,7 @@ class ExpectedMs:
     known neighbours, on the assumption that a round of more tokens takes no less, and no more than in proportion: it is
     refused for what it takes at least, since most of a small round is not its tokens. Where no neighbour is known nothing is
     refused. Of the rounds that do not fit, one in twenty, and one a second, is made all the same, and
-    three such in a row that came back in time have everything else forgotten: a stage that was slow for a while gets
+    three such in a row that came back in time, within the window, have everything else forgotten: a stage that was slow for a while gets
     its work back, and is judged by those three. All is O(log n) in the rounds kept, of which there are at most 64 a size.
     """
 
@@ -83,7 +83,7 @@ class ExpectedMs:
         self._sizes: dict[int, _Size] = {}
         self._refused = 0
         self._probed_at = -math.inf
-        self._probes_in_time: list[tuple[int, float]] = []
+        self._probes_in_time: list[tuple[float, int, float]] = []
 
     def p90_ms(self, tokens: int) -> float | None:
         """Return the time within which nine of ten rounds of so many tokens ended, None where that is not known.
@@ -95,7 +95,7 @@ class ExpectedMs:
             return at_size
         bounds = []
         if below is not None:
-            bounds.append(below[1] * tokens / _least_tokens(below[0]))
+            bounds.append(below[1] * tokens / least_tokens(below[0]))
         if above is not None:
             bounds.append(above[1])
         return min(bounds, default=None)
@@ -109,7 +109,7 @@ class ExpectedMs:
         if below is not None:
             bounds.append(below[1])
         if above is not None:
-            bounds.append(above[1] * tokens / _least_tokens(above[0] + 1))
+            bounds.append(above[1] * tokens / least_tokens(above[0] + 1))
         return max(bounds, default=None)
 
     def judge(self, tokens: int, remaining_ms: float) -> Fit:
@@ -129,7 +129,9 @@ class ExpectedMs:
     def ended(self, tokens: int, ms: float, fit: Fit) -> None:
         """Keep a round that came back, and what was said of it before."""
         if fit is Fit.PROBE:
-            self._probes_in_time.append((tokens, ms))
+            now = self._clock()
+            recent = [each for each in self._probes_in_time if 0 <= now - each[0] <= _WINDOW_SECONDS]
+            self._probes_in_time = [*recent, (now, tokens, ms)]
             if len(self._probes_in_time) >= _PROBES_TO_FORGET:
                 self._begin_anew()
                 return
@@ -153,12 +155,11 @@ class ExpectedMs:
 
     def _begin_anew(self) -> None:
         """Forget all but the probes that came back in time."""
-        now = self._clock()
         self._sizes.clear()
-        for tokens, ms in self._probes_in_time:
+        for at, tokens, ms in self._probes_in_time:
             size = self._size(tokens)
             size.enough = 1
-            size.add(now, ms)
+            size.add(at, ms)
         self._refused = 0
         self._probes_in_time.clear()
 
@@ -166,7 +167,7 @@ class ExpectedMs:
         """Return the percentile of a size, where that is not known the nearest known size below and above with theirs."""
         if not self._sizes:
             return None, None, None
-        now, size = self._clock(), _size_of(tokens)
+        now, size = self._clock(), size_of(tokens)
         at_size = self._known(size, now)
         if at_size is not None:
             return at_size, None, None
@@ -185,12 +186,4 @@ class ExpectedMs:
         return None if kept is None else kept.p90_ms(now)
 
     def _size(self, tokens: int) -> _Size:
-        return self._sizes.setdefault(_size_of(tokens), _Size())
-
-
-def _size_of(tokens: int) -> int:
-    return int(_SIZES_PER_OCTAVE * math.log2(max(1, tokens)))
-
-
-def _least_tokens(size: int) -> float:
-    return math.exp2(size / _SIZES_PER_OCTAVE)
+        return self._sizes.setdefault(size_of(tokens), _Size())

@@ -60,7 +60,7 @@ class LevelUse:
             return
         weight = 1 - math.exp(-elapsed_s / _SMOOTH_S)
         self._arrivals += weight * (pressure.arrivals / elapsed_s - self._arrivals)
-        for name, told in ((StageName.SMALL, pressure.small), (StageName.LARGE, pressure.large)):
+        for name, told in pressure.stages:
             self._learn_stage(self._stages[name], told, elapsed_s, weight)
 
     @staticmethod
@@ -79,6 +79,10 @@ class LevelUse:
         stage = self._stages[name]
         if stage.rate > 0:
             stage.full, stage.full_at = 1 / stage.rate, now
+
+    def forget(self, name: StageName) -> None:
+        """Forget what a stage took: nobody asks it, and it was ill when it was asked last."""
+        self._stages[name] = _StageUse(busy=0.0)
 
     def forecast(self, level: int, now: float, remembered_s: float) -> float:
         """Return how busy the busier stage would be at ``level`` under the load of the moment; 0 where nothing tells.

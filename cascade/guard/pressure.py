@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cascade.guard.queue_pressure import LevelBound, LevelWork, QueuePressure, Room, StagePressure
-from cascade.types import Decision, DegradedReason, StageName
+from cascade.guard.queue_pressure import Gate, LevelBound, LevelWork, QueuePressure, Room, StagePressure
+from cascade.types import BreakerState, Decision, DegradedReason, StageName
 
 __all__ = ["Pressure"]
 
@@ -19,6 +19,7 @@ _MISSES: Final = frozenset(
 """What load does to an answer; a server that is away or answers rubbish is no reason to ask it for less."""
 _AS_PLANNED: Final = frozenset({DegradedReason.LOAD_LEVEL, DegradedReason.CALIBRATION_MISMATCH})
 """Reasons that leave a request's work what its level plans."""
+_ADMISSION: Final = "admission"
 _NOTHING: Final = LevelBound(0, 0)
 _ENOUGH_WAITS: Final = 8
 _ENOUGH_ARRIVALS: Final = 20
@@ -59,7 +60,7 @@ class _Stage:
     """What is known of one stage."""
 
     room: Room | None = None
-    is_open: Callable[[], bool] = lambda: False
+    gate: Gate | None = None
     scored: int = 0
     misses: int = 0
 
@@ -93,12 +94,10 @@ class Pressure:
         self._misses_above = 0
         self._no_filling_until = dict.fromkeys(_STAGES, -math.inf)
 
-    def watch_stage(
-        self, name: StageName, room: Room | None = None, is_open: Callable[[], bool] = lambda: False
-    ) -> None:
+    def watch_stage(self, name: StageName, room: Room | None = None, gate: Gate | None = None) -> None:
         """Read the bound of a stage, and whether its breaker is open, at each look."""
         self._stages[name].room = room
-        self._stages[name].is_open = is_open
+        self._stages[name].gate = gate
 
     def watch_queue(self, oldest_wait_ms: Callable[[], float]) -> None:
         """Read at each look how long the request at the head of a queue has waited."""
@@ -123,7 +122,7 @@ class Pressure:
 
         That is the one above where it has room. Where the one above asks no more of the large stage, it is the nearest
         that does and asks no more of the small one, where that has room: a small stage at its edge leaves nothing
-        of the large one undone, and none of its own work is given up for it.
+        of the large one undone, and none of its own work is given up for it. One that lets nothing through gives up none.
         """
         here, above = bounds[level], level - 1
         if above < 0 or not self.has_room(above, bounds[above], most_busy, here=here):
@@ -131,7 +130,8 @@ class Pressure:
         if bounds[above].large > here.large:
             return above
         further = next((each for each in range(above - 1, -1, -1) if bounds[each].large > here.large), None)
-        if further is None or bounds[further].small > bounds[above].small:
+        shut = _refuses(self._stages[StageName.SMALL])
+        if further is None or (bounds[further].small > bounds[above].small and not shut):
             return above
         return further if self.has_room(further, bounds[further], most_busy, here=here) else above
 
@@ -146,12 +146,13 @@ class Pressure:
         coming = self._under_way.get(level, 0)
         for name, stage in self._stages.items():
             need = bound.of(name)
-            if not need:
+            shut = _refuses(stage)
+            if not need or (shut and name is StageName.SMALL):  # the large one answers without it
                 continue
             if need > here.of(name) and 0 < self._no_filling_until[name] - now <= _NO_FILLING_S:
                 return False
             room = stage.room
-            if room is None or stage.is_open():
+            if room is None or shut:
                 return False
             usable = room.limit * most_busy
             taken = max(room.in_flight, coming * need) if name is StageName.LARGE else room.in_flight
@@ -159,7 +160,7 @@ class Pressure:
                 return False
         return True
 
-    def waited(self, wait_ms: float, place: str = "admission") -> None:
+    def waited(self, wait_ms: float, place: str = _ADMISSION) -> None:
         """Tell how long something waited for its turn, 0 where it did not have to."""
         waits = self._waits.get(place)
         if waits is None:
@@ -193,7 +194,7 @@ class Pressure:
                 elif level < self._level and wait_ms > self._most_wait_above_ms:
                     self._keep_off(item.stage, min(_NO_FILLING_S, _DRAINS * wait_ms / 1000))
             elif item.outcome in _MISSES:
-                late = item.stage
+                late = late or item.stage  # the first took the time of those that followed
         if decision.deadline_ms >= self._least_deadline_ms:
             short = late is not None or not admitted or not _MISSES.isdisjoint(decision.degraded)
             self._judge(level, late, short=short)
@@ -252,7 +253,7 @@ class Pressure:
             predicted_misses=misses,
             judged_above=judged_above,
             misses_above=misses_above,
-            min_wait_ms=max((each for each in least.values() if each is not None), default=None),
+            admission_wait_ms=least.get(_ADMISSION),
             queue_ms=self._oldest(),
             small=self._of_stage(StageName.SMALL, least, closed=judged > 0),
             large=self._of_stage(StageName.LARGE, least, closed=judged > 0),
@@ -272,9 +273,14 @@ class Pressure:
             min_wait_ms=least.get(name),
             oldest_wait_ms=0.0 if room is None else room.oldest_wait_ms,
             misses=stage.misses if closed else 0,
-            breaker_open=stage.is_open(),
+            breaker_open=stage.gate is not None and stage.gate.is_open,  # half open, probes are under way: no sign
+            breaker_closed=stage.gate is None or stage.gate.state is BreakerState.CLOSED,
         )
         stage.scored = 0
         if closed:
             stage.misses = 0
         return told
+
+
+def _refuses(stage: _Stage) -> bool:
+    return stage.gate is not None and stage.gate.refuses

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cascade.types import StageName
+from cascade.types import BreakerState, StageName
 
-__all__ = ["LevelBound", "LevelWork", "QueuePressure", "Room", "StagePressure"]
+__all__ = ["Gate", "LevelBound", "LevelWork", "QueuePressure", "Room", "StagePressure"]
 
 
 class Room(Protocol):
@@ -23,6 +23,25 @@ class Room(Protocol):
     @property
     def oldest_wait_ms(self) -> float:
         """Return how long the first in line for room has waited by now, 0 where none waits."""
+        ...
+
+
+class Gate(Protocol):
+    """What lets rounds through to a stage, or does not: its breaker."""
+
+    @property
+    def state(self) -> BreakerState:
+        """Return whether it is closed; it is half open from the first probe on."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether nothing will be let through for a while."""
+        ...
+
+    @property
+    def refuses(self) -> bool:
+        """Tell whether nothing is let through now: also while a half open breaker waits for its probe."""
         ...
 
 
@@ -52,7 +71,8 @@ class StagePressure:
     """One stage in a window.
 
     ``scored`` counts pairs. ``in_flight``, ``limit`` and ``oldest_wait_ms`` are those of the moment, 0 where the stage
-    has no bound. ``min_wait_ms`` is None where too few waits were told of.
+    has no bound. ``min_wait_ms`` is None where too few waits were told of. ``misses`` are those that began at this stage.
+    ``breaker_closed`` is False until its probes have closed it again, also once ``breaker_open`` is over.
     """
 
     scored: int = 0
@@ -62,6 +82,12 @@ class StagePressure:
     oldest_wait_ms: float = 0.0
     misses: int = 0
     breaker_open: bool = False
+    breaker_closed: bool = True
+
+    @property
+    def is_shut(self) -> bool:
+        """Tell whether nobody asks it, but for a probe at most."""
+        return self.breaker_open or not self.breaker_closed
 
     @property
     def busy_share(self) -> float | None:
@@ -75,9 +101,9 @@ class QueuePressure:
 
     ``arrivals`` came since the look before. Of ``judged`` requests that the level of the moment decided,
     ``predicted_misses`` had no time for what it plans: both are 0 until there are enough. ``judged_above`` and
-    ``misses_above`` are the same of what the level above decided, where it seemed to have room. ``min_wait_ms`` is the
-    least time that requests waited at the place where that is longest, None where too few are told of;
-    ``queue_ms`` is how long the first in line for admission has waited by now.
+    ``misses_above`` are the same of what the level above decided, where it seemed to have room. ``admission_wait_ms`` is
+    the least time that requests waited for their turn, None where too few are told of; ``queue_ms`` is how long the
+    first in line for it has waited by now.
     """
 
     arrivals: int = 0
@@ -85,11 +111,22 @@ class QueuePressure:
     predicted_misses: int = 0
     judged_above: int = 0
     misses_above: int = 0
-    min_wait_ms: float | None = None
+    admission_wait_ms: float | None = None
     queue_ms: float = 0.0
     small: StagePressure = StagePressure()
     large: StagePressure = StagePressure()
     work: Mapping[int, LevelWork] = field(default_factory=dict)
+
+    @property
+    def stages(self) -> tuple[tuple[StageName, StagePressure], ...]:
+        """Return both stages by name."""
+        return (StageName.SMALL, self.small), (StageName.LARGE, self.large)
+
+    @property
+    def min_wait_ms(self) -> float | None:
+        """Return the least time that requests waited at the place where that is longest, None where none is told of."""
+        told = (self.admission_wait_ms, self.small.min_wait_ms, self.large.min_wait_ms)
+        return max((each for each in told if each is not None), default=None)
 
     @property
     def oldest_wait_ms(self) -> float:

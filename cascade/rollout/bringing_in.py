@@ -44,13 +44,16 @@ class BringingIn(Generic[Release]):
         the second time does not try a third.
         """
         async with self._one:
+            self.step, self._why = ActivationStep.READ, None  # before the first await: a second start must see it
             self._moves.take_back(Happened.REPLACED, (f"{kept.release} was asked for",))
             before = self._ledger.remembered.candidate
             again = before is not None and before.digest == kept.digest
             tried = before.attempts if again and before is not None else 0
             self._ledger.set(state=RolloutState.ACTIVATING, candidate=kept.model_copy(update={"attempts": tried + 1}))
-            await self._ledger.save()
             try:
+                await self._ledger.save()
+                if self._why is not None:
+                    raise Refused(ActivationStep.READ, (self._why,))
                 if tried >= _MOST_ATTEMPTS:
                     raise Refused(ActivationStep.READ, (f"the process ended {tried} times while it was activated",))
                 await self._activated(kept)
@@ -70,11 +73,11 @@ class BringingIn(Generic[Release]):
 
     async def cancel(self, why: str) -> bool:
         """End the activation under way, and wait until nothing is left of it; tell whether there was one."""
-        task = self._task
-        if task is None:
+        if self.step is None:
             return False
         self._why = why
-        task.cancel()
+        if self._task is not None:
+            self._task.cancel()
         async with self._one:
             return True
 
@@ -96,7 +99,6 @@ class BringingIn(Generic[Release]):
                 self._ledger.set(seen=None)  # it is tried again, from its first step
 
     async def _activated(self, kept: KeptCandidate) -> None:
-        self._why = None
         task = self._task = asyncio.create_task(self._swapped(kept), name="activation of a release")
         try:
             await asyncio.wait([task])

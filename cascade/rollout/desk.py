@@ -30,6 +30,7 @@ TICK_S: Final = 1.0
 """How often the controller is asked, and so at most the time from its verdict to the traffic."""
 _KEEP_S: Final = 10.0
 """How old the controller's numbers may be that a restart goes on from."""
+_IS_STABLE: Final = "the source names the stable release"
 
 
 class Desk(Generic[Release]):
@@ -182,9 +183,9 @@ class Desk(Generic[Release]):
 
     def told(self, arm: Arm, decision: Decision, answered: bool) -> None:
         """Take note of a decided request; where a guardrail fails by it, the candidate is gone before the next one."""
+        trial = self._moves.trial
         try:
             self._rate.count()
-            trial = self._moves.trial
             if trial is None or (arm is Arm.CANARY and decision.release != trial.candidate.name):
                 return
             trial.controller.observe(trial.judge.observed(decision, answered))
@@ -192,15 +193,15 @@ class Desk(Generic[Release]):
                 self.tick()
                 self._wake.set()  # what happened is kept at once
         except Exception as error:  # noqa: BLE001 - a boundary of its own: judging a release never costs an answer
-            self._count_fault(error)
+            self._moves.not_judged(trial, error)
 
     async def run(self) -> None:
         """Go on from where a restart left off, then look at the source and tick, until cancelled."""
         watching = asyncio.create_task(self._watch(), name="looks at the desired release")
+        ticking = asyncio.create_task(self._ticks(), name="asks the controller")
         try:
             await self._guarded(self._bringing_in.resume)
             while True:
-                self.tick()
                 await self._guarded(self._look)
                 await self._guarded(self._keep)
                 with suppress(TimeoutError):
@@ -209,7 +210,14 @@ class Desk(Generic[Release]):
                 self._wake.clear()
         finally:
             watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            ticking.cancel()
+            await asyncio.gather(watching, ticking, return_exceptions=True)
+
+    async def _ticks(self) -> None:
+        """Tick, whatever the disk or an activation keeps the loop waiting for."""
+        while True:
+            self.tick()
+            await asyncio.sleep(TICK_S)
 
     def tick(self) -> None:
         """Ask the controller, and let traffic follow: when it returns no new request goes where none should."""
@@ -223,10 +231,7 @@ class Desk(Generic[Release]):
                 evidence = trial.controller.told() if verdict is RolloutVerdict.ROLL_BACK else before
                 self._moves.act(verdict, evidence, Happened.ADVANCED)
         except Exception as error:  # noqa: BLE001 - a candidate that cannot be judged must not stay
-            self._count_fault(error)
-            if self._moves.trial is trial:
-                why = f"it could not be judged: {type(error).__name__}"
-                self._moves.take_back(Happened.ROLLED_BACK, (why,), {"guardrails": []})
+            self._moves.not_judged(trial, error)
 
     async def aclose(self) -> None:
         """Keep what a restart goes on from, and give the candidate back."""
@@ -253,7 +258,10 @@ class Desk(Generic[Release]):
         if desired.digest == self._ledger.remembered.seen or self._later.waits(desired.digest):
             return
         if desired.digest == self._moves.stable.digest:
-            self._moves.take_back(Happened.REPLACED, ("the source names the stable release",))
+            await self._bringing_in.cancel(_IS_STABLE)
+            if desired.digest != self._moves.stable.digest:  # what was cancelled had got all traffic just before
+                return
+            self._moves.take_back(Happened.REPLACED, (_IS_STABLE,))
         elif (trial is None or trial.candidate.digest != desired.digest) and not await self._bring_in(desired):
             return
         self._ledger.set(seen=desired.digest)

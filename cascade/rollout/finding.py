@@ -67,4 +67,12 @@ def _bundles(folder: Path | None) -> list[Path]:
         raise ConfigError(f"releases_folder {folder}: cannot be read: {type(error).__name__}") from None
     if len(paths) > _MOST:
         raise ConfigError(f"releases_folder {folder}: more than {_MOST} entries")
-    return [path for path in paths if path.suffix == ".tar" or (path / RELEASE_NAME).is_file()]
+    return [path for path in paths if path.suffix == ".tar" or _is_folder_of_one(path)]
+
+
+def _is_folder_of_one(path: Path) -> bool:
+    """Tell whether a folder is a bundle; one that may not be looked into counts as one that cannot be read."""
+    try:
+        return (path / RELEASE_NAME).is_file()
+    except OSError:
+        return True

@@ -29,6 +29,7 @@ __all__ = [
 
 MOST_ENTRIES: Final = 100
 _STATE_NAME: Final = "rollout.json"
+_ASIDE: Final = f".{_STATE_NAME}-"
 
 
 class RolloutState(StrEnum):
@@ -158,7 +159,13 @@ class StateFile:
         self._path = folder / _STATE_NAME
 
     def read(self) -> Remembered | None:
-        """Return what was kept, None where there is nothing. Raises ConfigError for what cannot be read."""
+        """Return what was kept, None where there is nothing. Raises ConfigError for what cannot be read.
+
+        What an end in the middle of writing left is cleared away.
+        """
+        with suppress(OSError):
+            for left in self._path.parent.glob(f"{_ASIDE}*"):
+                left.unlink(missing_ok=True)
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
@@ -174,7 +181,7 @@ class StateFile:
         """Write aside, flush to disk, then move into place. Raises OSError."""
         folder = self._path.parent
         folder.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(prefix=f".{_STATE_NAME}-", dir=folder)
+        handle, aside = tempfile.mkstemp(prefix=_ASIDE, dir=folder)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(orjson.dumps(remembered.model_dump(mode="json"), option=orjson.OPT_INDENT_2))

@@ -10,6 +10,7 @@ from cascade.calibration.artefact import ScorerIdentity
 from cascade.policy.release import HttpStage, Release, StageBase, TeiStage
 from cascade.rollout.load import UNSET
 from cascade.stages.base import Observed
+from cascade.stages.doctor import is_version
 from cascade.stages.fingerprint import fingerprint_of
 from cascade.stages.serializers import serializer
 from cascade.types import Fingerprint, StageName
@@ -124,6 +125,6 @@ def _declared(spec: StageBase) -> dict[str, str | int]:
 def _agrees(name: str, declared: str | int, said: str | int) -> bool:
     if isinstance(declared, int) or isinstance(said, int):
         return int(declared) <= int(said)  # a server may take longer pairs than it is sent
-    if name == "version":  # 1.9 is 1.9.3 too, and not 1.90
-        return said == declared or said.startswith((f"{declared}.", f"{declared}-", f"{declared}+"))
+    if name == "version":
+        return is_version(declared, said)
     return declared == said

@@ -5,19 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
-from cascade.rollout.history import Entry, Happened, Keeps, Remembered
+from cascade.rollout.history import Entry, Happened, Keeps, Remembered, RolloutState
 from cascade.rollout.sources.looking import OffLoop
 from cascade.telemetry.logs import note
 
 __all__ = ["Ledger"]
 
+_ENDS: Final = {
+    Happened.COMPLETED: RolloutState.COMPLETED,
+    Happened.ROLLED_BACK: RolloutState.ROLLED_BACK,
+    Happened.ABORTED: RolloutState.ABORTED,
+    Happened.REPLACED: RolloutState.ABORTED,
+    Happened.REFUSED: RolloutState.REFUSED,
+}
+"""Entries that end a rollout, and what came of it."""
+
 
 class Ledger:
     """Hold what is remembered of rollouts, and keep it where there is a place for it.
 
-    ``now`` is the wall clock. What cannot be kept, on a full disk say, is counted as a fault and told once; the rollout
+    ``now`` is the wall clock. ``ended`` is told of each rollout that ends, by what came of it. What cannot be kept, on a full disk say, is counted as a fault and told once; the rollout
     goes on.
     """
 
@@ -29,12 +38,14 @@ class Ledger:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         off_loop: OffLoop = asyncio.to_thread,
         count_fault: Callable[[BaseException], None],
+        ended: Callable[[str], None] = lambda outcome: None,
     ) -> None:
         self.remembered = remembered or Remembered()
         self._keeps = keeps
         self._now = now
         self._off_loop = off_loop
         self._count_fault = count_fault
+        self._ended = ended
         self._kept: Remembered | None = None
         self._failed = False
         self._one = asyncio.Lock()
@@ -51,6 +62,8 @@ class Ledger:
         """Write one thing down that happened; ``more`` are fields of `Entry`. The log has it without the evidence."""
         entry = Entry(at=self.now(), what=what, release=release, digest=digest, **more)
         self.remembered = self.remembered.with_entry(entry)
+        if what in _ENDS:
+            self._ended(_ENDS[what])
         if what is Happened.SERVED:  # the log tells of it where it tells what it serves
             return
         bad = what in {Happened.ROLLED_BACK, Happened.REFUSED}

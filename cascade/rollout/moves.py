@@ -50,9 +50,17 @@ class Moves(Generic[Release]):
         return self._traffic.stable
 
     def serves(self) -> None:
-        """Take note of the stable release that there is, where it is not the one that is remembered."""
+        """Take note of the stable release that there is, where it is not the one that is remembered.
+
+        A candidate that was held against that one begins again.
+        """
         remembered = self._ledger.remembered
         if remembered.stable is None or remembered.stable.digest != self.stable.digest:
+            kept = remembered.candidate
+            if kept is not None and kept.controller is not None:  # what it has shown, it has shown against another one
+                seen = None if kept.by_source else remembered.seen
+                again = kept.model_copy(update={"controller": None, "activated_at": None})
+                self._ledger.set(candidate=again, seen=seen)
             self._now_stable(self.stable)
             self._ledger.note(Happened.SERVED, self.stable.name, self.stable.digest, share=1.0)
 
@@ -140,6 +148,13 @@ class Moves(Generic[Release]):
         self.turned_down(trial.candidate.name, trial.candidate.digest, what, why)
         self._note(what, trial, told, step=step, why=why)
         self.show()
+
+    def not_judged(self, trial: Trial[Release] | None, error: Exception) -> None:
+        """Take a candidate back that cannot be judged for a fault of ours, which is counted in any case."""
+        self._count_fault(error)
+        if trial is not None and self.trial is trial:
+            why = f"it could not be judged: {type(error).__name__}"
+            self.take_back(Happened.ROLLED_BACK, (why,), {"guardrails": []})
 
     def turned_down(self, release: str, digest: str, step: str, why: tuple[str, ...]) -> None:
         """Take note of a release that does not serve, and why."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import os
 import re
@@ -147,7 +146,7 @@ def check_signature(signature: bytes | None, digest: str, keys: ReleaseKeys) -> 
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise ConfigError(f"{SIGNATURE_NAME}: {'.'.join(map(str, fault['loc'])) or 'file'}: {fault['msg']}") from None
-    except binascii.Error:
+    except ValueError:  # binascii.Error is one, and what is not ASCII raises none of its kind
         raise ConfigError(f"{SIGNATURE_NAME}: signature: not base64") from None
     key = keys.by_id.get(told.key_id)
     if key is None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cascade.errors import NotAnswered
+from cascade.guard.own_calls import own_calls
 from cascade.policy.rollout_rules import SmokeQuery
 from cascade.rollout.ports import Serving
 from cascade.text import Text
@@ -50,7 +51,8 @@ async def _answer(release: Serving, request: Request) -> tuple[list[DegradedReas
     """Return why an answer is degraded, and which document came first."""
     first = None
     try:
-        ranking = await release.deciding().rerank(request)
+        with own_calls():
+            ranking = await release.deciding().rerank(request)
     except NotAnswered as error:  # the release asks for an error in place of a degraded answer
         decision = error.decision
     else:

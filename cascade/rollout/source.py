@@ -55,6 +55,8 @@ def open_source(path: Path) -> Source:
         return _open(path)
     except ConfigError as error:
         raise ConfigError(f"release {error}") from None
+    except OSError as error:  # a folder that may not be looked into
+        raise ConfigError(f"release {path}: cannot be read: {type(error).__name__}") from None
 
 
 def opened_tar(path: Path, data: bytes) -> Source:

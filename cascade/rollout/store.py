@@ -27,6 +27,7 @@ __all__ = ["KEPT", "UPLOADED", "ReleaseStore", "Stored", "open_store"]
 KEPT: Final = 20
 """Bundles that are kept beside those that are held."""
 _NAME: Final = re.compile(r"[0-9a-f]{64}\.tar")
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _GOOD: Final = "good.json"
 _LARGEST_GOOD: Final = 65_536
 _FOLDER: Final = "releases"
@@ -82,7 +83,8 @@ class ReleaseStore:
         if not self._is_there(path, data):
             write_whole(path, data)
         else:
-            os.utime(path)
+            with suppress(OSError):  # it only looks older than it is
+                os.utime(path)
         self._prune(loaded.digest)
         return Stored(loaded.digest, loaded.release.release, path)
 
@@ -130,7 +132,9 @@ class ReleaseStore:
             known = orjson.loads(read_bounded(self.folder / _GOOD, _LARGEST_GOOD))
         except (ConfigError, orjson.JSONDecodeError):
             return []
-        return [each for each in known if isinstance(each, str)] if isinstance(known, list) else []
+        if not isinstance(known, list):
+            return []
+        return [each for each in known if isinstance(each, str) and _DIGEST.fullmatch(each)]
 
     def _place(self, digest: str) -> Path:
         name = f"{digest.removeprefix('sha256:')}.tar"
@@ -157,7 +161,8 @@ class ReleaseStore:
         held = {newest, *self._held, *self._goods()[:1]}
         others = [path for path in self._newest_first() if f"sha256:{path.stem}" not in held]
         for path in others[self.kept :]:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # the next time that a bundle comes
+                path.unlink(missing_ok=True)
 
 
 @contextmanager

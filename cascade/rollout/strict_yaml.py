@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -12,12 +12,15 @@ from cascade.errors import ConfigError
 
 __all__ = ["parse_mapping", "read_mapping"]
 
+_LONGEST_KEY: Final = 200
+
 
 class _StrictLoader(yaml.SafeLoader):
     """Refuse what plain YAML does not need.
 
     A key given twice: one of the two would be lost. Anchors and aliases: a mapping may then hold itself,
-    and a few lines may stand for millions. Tags: they make values that are not plain data.
+    and a few lines may stand for millions. Tags: they make values that are not plain data. Keys that are very long or
+    cannot be printed: errors name keys, and go into logs and onto terminals.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -31,6 +34,8 @@ class _StrictLoader(yaml.SafeLoader):
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and (len(key) > _LONGEST_KEY or not key.isprintable()):
+                raise ConfigError(f"line {key_node.start_mark.line + 1}: a key that is too long or cannot be printed")
             if isinstance(key, Hashable) and key in seen:
                 raise ConfigError(f"line {key_node.start_mark.line + 1}: {key} is given twice")
             if isinstance(key, Hashable):

@@ -51,10 +51,13 @@ def parse_tar(data: bytes) -> dict[str, bytes]:
         raise ConfigError(f"larger than {LARGEST_TAR} bytes")
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
-            return _files(tar)
+            files = _files(tar)
+            rest = data[tar.offset :]
     except _UNREADABLE:
-        pass
-    raise ConfigError("not a tar, or damaged; it must not be compressed")
+        raise ConfigError("not a tar, or damaged; it must not be compressed") from None
+    if rest.strip(b"\0"):  # an entry that is damaged ends the reading as the end of the archive does
+        raise ConfigError("damaged: there is more after its last readable entry")
+    return files
 
 
 def _files(tar: tarfile.TarFile) -> dict[str, bytes]:

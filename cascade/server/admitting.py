@@ -34,8 +34,8 @@ async def rank_admitted(service: Service, chosen: Chosen, parsed: Parsed, arrive
         held = seat.is_held or await seat.settled()
         if not held:  # it asks no stage, so room for the level above is nothing to it, nor a miss of that level
             why = _why(seat.verdict)
-            return await rerank_parsed(release.pipeline, parsed, arrived, why, assigned=chosen.assigned)
-        return await rerank_parsed(release.deciding(), parsed, arrived, assigned=chosen.assigned)
+            return await rerank_parsed(lambda: release.pipeline, parsed, arrived, why, assigned=chosen.assigned)
+        return await rerank_parsed(release.deciding, parsed, arrived, assigned=chosen.assigned)
     finally:
         admission.leave(seat)
 

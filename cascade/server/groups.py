@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,7 +11,7 @@ from cascade.errors import NotAnswered, RequestError, RequestFault
 from cascade.pipeline import Pipeline
 from cascade.server.dialects.base import Parsed
 from cascade.telemetry.records import Assignment
-from cascade.types import Decision, DegradedReason, Ranking, StageName
+from cascade.types import Decision, DegradedReason, Ranking, Request, StageName
 
 __all__ = ["rerank_parsed"]
 
@@ -20,7 +20,7 @@ _TO_THE_ONE: Final = Assignment()
 
 
 async def rerank_parsed(
-    pipeline: Pipeline,
+    deciding: Callable[[], Pipeline],
     parsed: Parsed,
     arrived: float | None = None,
     unscored: DegradedReason | None = None,
@@ -28,23 +28,22 @@ async def rerank_parsed(
 ) -> Ranking:
     """Return the ranking of a parsed body. Groups run at once and share the deadline.
 
-    ``unscored`` is why no stage is to be asked for any of them, ``assigned`` how they came to what decides them.
+    ``deciding`` is asked for each of them as it begins: of a load level that only some have room for, only some are
+    given to it. ``unscored`` is why no stage is to be asked for any of them, ``assigned`` how they came to what decides them.
 
     Indices of the joined ranking are positions in the body. Raises NotAnswered where any group does,
     and RequestError for an instruction that the stages do not take.
     """
-    if parsed.request.instruction is not None and not pipeline.takes_instruction:
+    if parsed.request.instruction is not None and not deciding().takes_instruction:
         rule = "this release's stages take no instruction"
         raise RequestError(RequestFault.SCHEMA, parsed.options.instruction_field, rule)
+
+    async def rerank(request: Request) -> Ranking:
+        return await deciding().rerank(request, arrived=arrived, unscored=unscored, assigned=assigned)
+
     if len(parsed.requests) == 1:
-        return await pipeline.rerank(parsed.request, arrived=arrived, unscored=unscored, assigned=assigned)
-    done = await asyncio.gather(
-        *(
-            pipeline.rerank(request, arrived=arrived, unscored=unscored, assigned=assigned)
-            for request in parsed.requests
-        ),
-        return_exceptions=True,
-    )
+        return await rerank(parsed.request)
+    done = await asyncio.gather(*(rerank(request) for request in parsed.requests), return_exceptions=True)
     rankings: list[Ranking] = []
     refused = False
     for ended in done:
@@ -68,13 +67,14 @@ async def rerank_parsed(
 
 
 def _join(decisions: Sequence[Decision], positions: Sequence[Sequence[int]]) -> Decision:
-    """Return one decision that tells of all: the first one's id, the weakest stage, every reason, sums and maxima.
+    """Return one decision that tells of all: the first one's id, the weakest level and stage, every reason, sums, maxima.
 
     Signals, estimates and action are the first one's; ``misfit`` is the first that there is.
     """
     first = decisions[0]
     return replace(
         first,
+        level=max((each.level for each in decisions), key=lambda level: level.index),
         candidates=sum(each.candidates for each in decisions),
         top_n=sum(each.top_n for each in decisions),
         depth=sum(each.depth for each in decisions),

@@ -38,11 +38,12 @@ async def open_desk(
 ) -> AsyncIterator[Desk[ActiveRelease]]:
     """Give the desk that moves a service's traffic; its loop is not run yet. At the end the candidate is given back."""
     traffic, faults, clock = service.traffic, service.faults, service.clock
-    ledger = Ledger(begun.remembered, begun.keeps, count_fault=faults)
+    ledger = Ledger(begun.remembered, begun.keeps, count_fault=faults, ended=service.metrics.arms.rolled_out)
     gold: dict[str, GoldQueries] = {}
 
     def prepare(bundle: Bundle) -> None:
         """Work out off the loop what takes a while: the judged queries, and how soon harm is met."""
+        gold.clear()  # of a release that was refused since, or that decided everything at once
         judged = gold_of(bundle)
         if judged is not None:
             gold[bundle.loaded.digest] = judged

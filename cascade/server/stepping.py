@@ -187,7 +187,7 @@ def watch_rooms(pressure: Pressure, stages: Mapping[StageName, Stage]) -> None:
     """Have the bounds and the breakers of servers looked at."""
     for name, stage in stages.items():
         if isinstance(stage, HttpReranker):
-            pressure.watch_stage(name, stage.room, lambda stage=stage: stage.refuses)  # type: ignore[misc]
+            pressure.watch_stage(name, stage.room, stage.breaker)
 
 
 def rules_of(release: Release) -> LevelRules:

@@ -19,6 +19,7 @@ from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.events import GuardEvents
 from cascade.guard.expected_ms import ExpectedMs, Fit
 from cascade.guard.inflight import TextLimiter
+from cascade.guard.own_calls import is_own_call
 from cascade.guard.retry_budget import RetryBudget
 from cascade.policy.stage_specs import HttpStage
 from cascade.stages.round import Round
@@ -131,7 +132,7 @@ class Calls:
             if fit is Fit.TOO_LONG:
                 raise RoundFailed(StageTooLate, "no_time")
             round_.leaves(call.leaving, began)
-            leaving = self._answering.leaves(began)
+            leaving, own_texts = self._answering.leaves(began), round_.answered_texts
             try:
                 reply = await self._upstream.post(
                     call.route, body, request_id=next(round_.request_ids), texts=call.texts
@@ -142,7 +143,7 @@ class Calls:
                 kind = StageInvalidAnswer if lost.code in _UNREADABLE else StageUnreachable
                 failed = RoundFailed(kind, lost.code)
             except CancelledError:
-                self._gave_up(round_, call, leaving, fit, waited_ms)
+                self._gave_up(round_, call, leaving, fit, waited_ms, round_.answered_texts - own_texts)
                 raise
             else:
                 ms = (self._clock() - began) * 1000
@@ -150,16 +151,22 @@ class Calls:
                 return Sent(reply, ms, self.room.in_flight, fit, leaving)
         raise failed
 
-    def answered(self, call: Call, sent: Sent, *, pressed: bool) -> None:
+    def answered(self, round_: Round, call: Call, sent: Sent, *, pressed: bool) -> None:
         """Learn from a call whose scores count; ``pressed`` tells that the server has a queue, by its own account."""
         if is_aside():
             return
         self._budget.answered()
-        self._answering.answered(sent.leaving, call.texts)
+        round_.answered_texts += call.texts
+        self._answering.answered(sent.leaving, call.texts, self._clock())
         self._expected.ended(call.tokens, sent.ms, sent.fit)
-        if self._adaptive is not None:
+        if self._adaptive is not None and not is_own_call():
             self._adaptive.answered(
-                texts=call.texts, tokens=call.tokens, ms=sent.ms, in_flight=sent.in_flight, pressed=pressed
+                texts=call.texts,
+                tokens=call.tokens,
+                ms=sent.ms,
+                in_flight=sent.in_flight,
+                pressed=pressed,
+                had_ms=(round_.room_ms or 0.0) + sent.ms + round_.deadline.remaining_ms(),
             )
             self._fit_room()
 
@@ -217,7 +224,7 @@ class Calls:
             return failed.retry_after_s * 1000
         return self._draw() * min(_LONGEST_PAUSE_MS, _PAUSE_MS * 2.0**tries)
 
-    def _gave_up(self, round_: Round, call: Call, leaving: Leaving, fit: Fit, waited_ms: float) -> None:
+    def _gave_up(self, round_: Round, call: Call, leaving: Leaving, fit: Fit, waited_ms: float, own_texts: int) -> None:
         """Learn from a call that nobody waits for any longer; what its caller left behind before its time says less.
 
         Where the limit can follow, a queue at the server is ours to shorten, and no fault of the server's.
@@ -225,7 +232,7 @@ class Calls:
         if is_aside():
             return
         adaptive, now = self._adaptive, self._clock()
-        queued = adaptive is not None and self._answering.is_queued(leaving)
+        queued = adaptive is not None and self._answering.is_queued(leaving, now, own_texts)
         round_.gives_up(queued=queued)
         if round_.deadline.remaining_ms() >= _AT_THE_END_MS:
             return

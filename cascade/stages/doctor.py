@@ -13,7 +13,7 @@ from cascade.stages.base import Observed, Stage
 from cascade.stages.probe import Probe, Verdict, probe
 from cascade.text import Text
 
-__all__ = ["Examination", "advise", "differences", "examine"]
+__all__ = ["Examination", "advise", "differences", "examine", "is_version"]
 
 _PROBE_MS: Final = 10_000.0
 _SIZES: Final = (1, 8, 32)
@@ -117,6 +117,11 @@ def advise(
     return advice
 
 
+def is_version(declared: str, said: str) -> bool:
+    """Tell whether a version that a server says is the one declared: 1.9 is 1.9.3 too, and not 1.90."""
+    return said == declared or said.startswith((f"{declared}.", f"{declared}-", f"{declared}+"))
+
+
 def differences(spec: StageBase, observed: Observed) -> list[str]:
     """Hold what the release declares against what the server says; one line for each difference."""
     advice = []
@@ -124,7 +129,8 @@ def differences(spec: StageBase, observed: Observed) -> list[str]:
         advice.append(f"model is declared as {spec.model}, the server says {observed.model}")
     if isinstance(spec, HttpStage) and observed.max_length is not None and spec.max_length > observed.max_length:
         advice.append(f"max_length is {spec.max_length}, the server takes {observed.max_length}: declare that")
-    if isinstance(spec, HttpStage) and observed.version is not None and observed.version not in spec.engine:
+    version = spec.engine.partition("/")[2]
+    if isinstance(spec, HttpStage) and observed.version is not None and not is_version(version, observed.version):
         advice.append(f"engine is declared as {spec.engine}, the server says version {observed.version}")
     if observed.dtype is not None and observed.dtype != spec.dtype:
         advice.append(f"dtype is declared as {spec.dtype}, the server says {observed.dtype}")

@@ -115,9 +115,9 @@ class HttpReranker:
         return self._calls.room
 
     @property
-    def refuses(self) -> bool:
-        """Tell whether the breaker lets no round through."""
-        return self._breaker.refuses
+    def breaker(self) -> Breaker:
+        """Return what lets no round leave for a while where rounds fail."""
+        return self._breaker
 
     @property
     def guarded(self) -> Guarded:

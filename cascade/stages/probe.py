@@ -10,6 +10,7 @@ from typing import Final
 
 from cascade.errors import StageError
 from cascade.guard.deadline import Deadline
+from cascade.guard.own_calls import own_calls
 from cascade.stages.base import Stage
 from cascade.text import Text
 from cascade.types import ScoreSpace
@@ -54,7 +55,8 @@ async def probe(stage: Stage, deadline: Deadline) -> Probe:
     began = deadline.clock()
     verdict, code = Verdict.FAILED, ""
     try:
-        answer = await stage.score(Text(_QUERY), documents, deadline=deadline, call_id=f"probe-{uuid.uuid4().hex}")
+        with own_calls():
+            answer = await stage.score(Text(_QUERY), documents, deadline=deadline, call_id=f"probe-{uuid.uuid4().hex}")
         scores = [score for score in answer.scores if score is not None]
         if len(scores) == len(documents):
             verdict = judge(scores, stage.space)

@@ -32,7 +32,8 @@ class Round:
     ``route`` is where its calls go now, ``missing`` the routes that the server said it has not;
     ``left`` holds the positions of documents that have left, ``left_at`` is when the first did. ``room_ms`` is the
     longest wait for room, None where no call had to wait, ``slowest_call_ms`` the longest call. ``queued`` tells that all
-    calls that were given up stood in the server's queue, None where none was given up.
+    calls that were given up stood in the server's queue, None where none was given up. ``answered_texts`` counts
+    those of calls whose scores count.
     """
 
     count: int
@@ -56,6 +57,7 @@ class Round:
     room_ms: float | None = None
     slowest_call_ms: float = 0.0
     queued: bool | None = None
+    answered_texts: int = 0
     calls: int = 0
     tokens: int = 0
     tokens_estimated: bool = False

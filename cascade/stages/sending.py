@@ -128,7 +128,7 @@ class Sending:
                 raise RoundFailed(StageInvalidAnswer, invalid.fault) from None
             round_.keep(chunk, answer)
             self.route = call.route
-            self._learn(call, sent, answer)
+            self._learn(round_, call, sent, answer)
             return None
         fault = self._wire.fault(reply)
         kind = _ENDS.get(fault.kind)
@@ -140,13 +140,13 @@ class Sending:
             self._looks.lost()
         raise RoundFailed(kind, fault.code, retry_after_s=retry_after_s(reply.headers))
 
-    def _learn(self, call: Call, sent: Sent, answer: ChunkAnswer) -> None:
+    def _learn(self, round_: Round, call: Call, sent: Sent, answer: ChunkAnswer) -> None:
         """Take in what an answer told of the server by its time and its headers."""
         queue_ms, now = answer.queue_ms, self._clock()
         pressed = is_pressed(
             self._looks.congestion, now, call_ms=sent.ms, queue_ms=queue_ms, most_texts=self._calls.room.limit
         )
-        self._calls.answered(call, sent, pressed=pressed)
+        self._calls.answered(round_, call, sent, pressed=pressed)
         self._looks.answered(queue_ms)
 
     async def _mend(self, round_: Round, chunk: list[Piece], fault: Fault, route: str) -> None:

@@ -21,13 +21,17 @@ _SMOOTHING: Final = 0.5
 def stability_index(reference: npt.ArrayLike, sample: npt.ArrayLike, bins: int = 10) -> float:
     """Return the population stability index, sum of (a - e) ln(a / e) over bins with an equal share of ``reference``.
 
-    Values that are often the same make fewer bins. Half a value is added to each bin. Where nothing moved it is about
+    Values that are often the same make fewer bins, and one that fills a bin has it to itself: else what moves from it
+    downwards would stay in its bin. Half a value is added to each bin. Where nothing moved it is about
     (bins - 1)(1/n + 1/m); 0.1 is watched and 0.25 acted upon by custom. Raises ConfigError.
     """
     if bins < 2:
         raise ConfigError(f"bins: {bins} are fewer than 2")
     before, after = finite("reference", reference), finite("sample", sample)
-    edges = np.unique(np.quantile(before, np.arange(1, bins) / bins))
+    quantiles = np.unique(np.quantile(before, np.arange(1, bins) / bins))
+    same = (before[:, np.newaxis] == quantiles).sum(axis=0)
+    alone = quantiles[same * bins >= before.size]
+    edges = np.union1d(quantiles, np.nextafter(alone, -np.inf))
     shares = []
     for values in (before, after):
         counts = np.bincount(np.searchsorted(edges, values, side="left"), minlength=edges.size + 1) + _SMOOTHING

@@ -14,6 +14,15 @@ from cascade.types import Arm, Decision, StageName
 __all__ = ["ArmMetrics"]
 
 _SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_ACTIVATIONS: Final = (
+    "swapped", "aborted", "read", "signature", "verify", "load", "start", "probe", "smoke", "fingerprint", "swap",
+)  # fmt: skip
+_SHADOWED: Final = (
+    "compared", "paused", "queue_full", "bytes_full", "closed", "stable_degraded", "candidate_degraded",
+    "no_large_stage", "silver_failed", "silver_excluded", "silver_tied", "timed_out", "fault",
+)  # fmt: skip
+_ROLLOUTS: Final = ("completed", "rolled_back", "aborted", "refused")
+"""Outcomes that are shown from the start, at 0: a rate over a counter that appears late would miss its first event."""
 _ANSWERING: Final = (Arm.STABLE, Arm.CANARY)
 """The arms that answer. Nobody waits for a shadow, so it is in none of these but the last."""
 
@@ -94,6 +103,17 @@ class ArmMetrics:
             ["outcome"],
             registry=registry,
         )
+        self._rollouts = Counter(
+            "cascade_rollouts",
+            "Rollouts that ended, by outcome: all traffic moved, taken back by a guardrail, aborted or replaced, or refused",
+            ["outcome"],
+            registry=registry,
+        )
+        for counter, outcomes in (
+            (self._shadow, _SHADOWED), (self._activations, _ACTIVATIONS), (self._rollouts, _ROLLOUTS),
+        ):  # fmt: skip
+            for outcome in outcomes:
+                counter.labels(outcome)
         self._step.set(-1)
 
     def decided(self, decision: Decision, *, answered: bool) -> None:
@@ -131,6 +151,10 @@ class ArmMetrics:
     def activated(self, outcome: str) -> None:
         """Count an activation by its outcome: ``swapped``, or the step that refused it."""
         self._activations.labels(outcome).inc()
+
+    def rolled_out(self, outcome: str) -> None:
+        """Count a rollout that ended, by what came of it: one of a closed list."""
+        self._rollouts.labels(outcome).inc()
 
     def shadowed(self, outcome: str) -> None:
         """Count a request that was offered to a shadow, by what became of it: one of a closed list."""

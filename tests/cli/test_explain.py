@@ -325,6 +325,14 @@ def test_every_record_of_ours_can_be_explained(tmp_path: Path) -> None:
     assert CANARY_TEXT not in told
 
 
+def test_what_a_line_names_does_nothing_to_a_terminal() -> None:
+    """A release or an id with an escape in it is printed as text."""
+    told = orjson.loads(_record().line) | {"release": "r\x07[2J", "decision_id": "d\x07e"}
+    said = _run("-", stdin=orjson.dumps(told))
+    assert "decision d?e\n" in said
+    assert "release    r?[2J\n" in said
+
+
 def test_long_lists_are_cut() -> None:
     """The first twenty say enough in words; JSON has all."""
     line = orjson.dumps(orjson.loads(_record().line) | {"escalated": list(range(25))})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from cascade.rollout.activation import ActivationStep
-from cascade.rollout.shadow.outcome import ShadowOutcome
 from cascade.telemetry.metrics import Metrics
 from cascade.types import Arm
 
@@ -15,12 +13,6 @@ def every_rollout_series() -> dict[str, dict[str, set[str]]]:
     metrics = Metrics()
     metrics.arms.serve([("r1", "sha256:0", Arm.STABLE), ("r2", "sha256:1", Arm.CANARY)], 0.01)
     metrics.arms.rollout(0, 0.01, {"late": 0})
-    for step in ActivationStep:
-        metrics.arms.activated(step)
-    for outcome in ("swapped", "aborted"):
-        metrics.arms.activated(outcome)
-    for shadowed in ShadowOutcome:
-        metrics.arms.shadowed(shadowed)
     seen: dict[str, dict[str, set[str]]] = {}
     for sample in (sample for family in metrics.registry.collect() for sample in family.samples):
         labels = seen.setdefault(sample.name, {})

@@ -74,12 +74,23 @@ def test_a3_what_has_to_be_told_has_a_rule() -> None:
     assert len(of) == len(rules)
     assert "cascade_degraded_total" in of["CascadeAnswersDegraded"]["expr"]
     needed = {
-        "CascadeAnswersDegraded", "CascadeFallback", "CascadeAnswersLate", "CascadeBreakerOpen", "CascadeLevelNotNormal",
-        "CascadeSafeMode", "CascadeEvidenceMismatch",
+        "CascadeAnswersDegraded", "CascadeFallback", "CascadeAnswersLate", "CascadeBreakerOpen",
+        "CascadeBreakerFlaps", "CascadeLevelNotNormal", "CascadeSafeMode", "CascadeEvidenceMismatch",
     }  # fmt: skip
     assert needed <= set(of)
     assert {rule["labels"]["severity"] for rule in rules} == {"info", "warning", "critical"}
     assert all(rule["annotations"]["summary"] for rule in rules)
+
+
+@pytest.mark.parametrize("name", ["alerts", "rollout-alerts"])
+def test_a3_each_alert_is_played_where_it_fires_and_where_it_does_not(name: str) -> None:
+    """One that can never fire, or always does, is worse than none."""
+    groups = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))["groups"]
+    alerts = {rule["alert"] for group in groups for rule in group["rules"]}
+    tests = yaml.safe_load((_FOLDER / f"{name}_test.yaml").read_text(encoding="utf-8"))["tests"]
+    cases = [case for test in tests for case in test["alert_rule_test"]]
+    assert {case["alertname"] for case in cases if case["exp_alerts"]} == alerts
+    assert {case["alertname"] for case in cases if not case["exp_alerts"]} == alerts
 
 
 def test_pages_that_rules_point_at_are_there() -> None:

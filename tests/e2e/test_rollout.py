@@ -117,7 +117,9 @@ def test_a_release_that_orders_worse_is_rolled_back(running: Running) -> None:
     assert set(clients.statuses) == {200}
     assert (evidence["name"], evidence["verdict"]) == ("ranking_loss", "fail")
     assert evidence["difference"] > 0.2
-    assert 'cascade_shadow_total{outcome="compared"}' in metrics
+    for counter in ('cascade_shadow_total{outcome="compared"}', 'cascade_rollouts_total{outcome="rolled_back"}'):
+        (value,) = (line.rpartition(" ")[2] for line in metrics.splitlines() if line.startswith(counter))
+        assert float(value) > 0, counter
     kept = known(running.state)
     assert (kept["stable"]["release"] != "turned", kept["refused"]["step"]) == (True, "rolled_back")
 

@@ -79,7 +79,7 @@ class Limit(Protocol):
     @property
     def texts(self) -> int: ...
 
-    def answered(self, *, texts: int, tokens: int, ms: float, in_flight: int) -> None: ...
+    def answered(self, *, texts: int, tokens: int, ms: float, in_flight: int, had_ms: float) -> None: ...
 
     def is_slow(self, *, tokens: int, ms: float) -> bool: ...
 
@@ -92,7 +92,7 @@ class Fixed:
 
     texts: int = 1024
 
-    def answered(self, *, texts: int, tokens: int, ms: float, in_flight: int) -> None:
+    def answered(self, *, texts: int, tokens: int, ms: float, in_flight: int, had_ms: float) -> None:
         """Learn nothing."""
 
     def is_slow(self, *, tokens: int, ms: float) -> bool:
@@ -150,16 +150,17 @@ async def _play(server: BatchingServer, limit: Limit, load: Load, *, checked: bo
                     now, ms = loop.time(), (loop.time() - began) * 1000
                     expected.gave_up(texts * _TOKENS, ms, fit, waited_ms=(began - asked) * 1000)
                     carried: int | None = None
-                    if answering.is_queued(leaving) and limit.is_slow(tokens=texts * _TOKENS, ms=ms):
+                    if answering.is_queued(leaving, now) and limit.is_slow(tokens=texts * _TOKENS, ms=ms):
                         carried = answering.texts_since(leaving)
                         answering.fell_behind(now)
                     limit.dropped(began, now, carried)
                     room.limit = limit.texts
                 raise
             ms = (loop.time() - began) * 1000
-            answering.answered(leaving, texts)
+            answering.answered(leaving, texts, loop.time())
             expected.ended(texts * _TOKENS, ms, fit)
-            limit.answered(texts=texts, tokens=texts * _TOKENS, ms=ms, in_flight=room.in_flight)
+            had_ms = (end - asked) * 1000
+            limit.answered(texts=texts, tokens=texts * _TOKENS, ms=ms, in_flight=room.in_flight, had_ms=had_ms)
             room.limit = limit.texts
 
     async def request() -> None:

@@ -10,6 +10,7 @@ from cascade.types import BreakerState
 from tests.guard.load_simulation import (
     BOUNDS,
     CAPACITY,
+    DEADLINE_S,
     FIRST_STAGE,
     RULES,
     Adaptive,
@@ -22,6 +23,7 @@ from tests.guard.load_simulation import (
 __all__ = ["CONTROLLERS", "SCENARIOS", "Figures", "Scenario", "played"]
 
 _C: Final = CAPACITY
+_SMALL_S: Final = 0.15
 _Change = Callable[[Simulation], None]
 
 
@@ -29,7 +31,7 @@ _Change = Callable[[Simulation], None]
 class Scenario:
     """A load in multiples of what the first level can serve, and what is done to the servers.
 
-    ``ends`` is when the trouble is over, None where it never is.
+    ``ends`` is when the trouble is over, None where it never is. A round at the small server takes ``small_s`` at most.
     """
 
     what: str
@@ -39,6 +41,7 @@ class Scenario:
     disturb: Sequence[tuple[float, _Change]] = ()
     retries: int = 0
     clock_jumps: Sequence[tuple[float, float]] = ()
+    small_s: float = DEADLINE_S
 
 
 def _large(**fields: float) -> _Change:
@@ -50,12 +53,21 @@ def _large(**fields: float) -> _Change:
 
 
 def _revived(simulation: Simulation) -> None:
-    simulation.large.hangs = False
-    simulation.large.running = []
+    for server in (simulation.small, simulation.large):
+        server.hangs = server.refuses = False
+        server.running = []
 
 
 def _hangs(simulation: Simulation) -> None:
     simulation.large.hangs = True
+
+
+def _small_hangs(simulation: Simulation) -> None:
+    simulation.small.hangs = True
+
+
+def _small_refuses(simulation: Simulation) -> None:
+    simulation.small.refuses = True
 
 
 _FLAPS: Final = [(10 + 4.0 * number, _large(slow=1.0 if number % 2 else 5.0)) for number in range(14)]
@@ -83,6 +95,18 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "black hole": Scenario(
         "0.6x; the large server accepts and never answers from 20 to 50 s", lambda t: 0.6, 110, 50,
         [(20, _hangs), (50, _revived)],
+    ),
+    "small stage hangs": Scenario(
+        "0.6x; the small server accepts and never answers from 20 to 50 s", lambda t: 0.6, 110, 50,
+        [(20, _small_hangs), (50, _revived)], small_s=_SMALL_S,
+    ),
+    "small stage answers 503": Scenario(
+        "0.6x; the small server answers 503 from 20 to 50 s", lambda t: 0.6, 110, 50,
+        [(20, _small_refuses), (50, _revived)], small_s=_SMALL_S,
+    ),
+    "small stage heals": Scenario(
+        "0.6x; the small server hangs from 20 to 24 s, and answers 503 from 40 to 44 s", lambda t: 0.6, 80, 44,
+        [(20, _small_hangs), (24, _revived), (40, _small_refuses), (44, _revived)], small_s=_SMALL_S,
     ),
     "partial failure": Scenario(
         "0.6x; three of ten batches of the large server fail from 20 to 50 s", lambda t: 0.6, 80, 50,
@@ -121,7 +145,7 @@ class Figures:
     was answered in time, ``gain`` that above first-stage order, of the most there is: first-stage order is worth
     nothing in it. ``recovery_s`` is the time from the end of the trouble until goodput over five seconds is 99%,
     ``quality_recovery_s`` until gain is within a twentieth of what it was before; None where it never is.
-    ``opened_at`` is when the large server's breaker opened, ``trouble_gain`` the gain from 20 s until the trouble's end.
+    ``gains`` is the gain of each second. ``opened_at`` is when the large server's breaker opened, ``trouble_gain`` the gain from 20 s until the trouble's end.
     """
 
     goodput: float
@@ -133,6 +157,7 @@ class Figures:
     quality_recovery_s: float | None
     opened_at: Sequence[float] = ()
     trouble_gain: float | None = None
+    gains: Sequence[float] = field(repr=False, default=())
     levels: Sequence[tuple[float, int]] = field(repr=False, default=())
 
 
@@ -147,6 +172,7 @@ def played(scenario: Scenario, controller: Controller, seed: int = 1, *, knows_q
         retries=scenario.retries,
         clock_jumps=scenario.clock_jumps,
         knows_queues=knows_queues,
+        small_s=scenario.small_s,
     ).run()
     first = [each for each in simulation.served if not each.attempt]
     took = sorted(each.took_s for each in first)
@@ -176,6 +202,7 @@ def played(scenario: Scenario, controller: Controller, seed: int = 1, *, knows_q
         quality_recovery_s=quality_recovery,
         opened_at=[at for at, state in simulation.large.states if state is BreakerState.OPEN],
         trouble_gain=trouble_gain,
+        gains=[total / max(1, count) for total, count in zip(gains, counts, strict=True)],
         levels=simulation.levels,
     )
 

@@ -1,9 +1,9 @@
 """A sidecar, its two servers and its callers on a virtual clock: what becomes of requests under a controller of levels.
 
 Discrete events, in seconds. Servers score in batches, as a GPU does: a batch takes a time of its own and some for
-each pair. In front of each are the guards that are served: a circuit breaker, a limit of pairs in flight that adapts,
-first come, first served, and the time that rounds take. A request is answered by the best complete order there is at its
-deadline, as the pipeline does.
+each pair. In front of each are the classes of the guards that are served: a circuit breaker, a limit of pairs in flight
+that adapts, first come, first served, and the time that rounds take. Where the small server is away the large one scores the first of
+the first stage's order. A request is answered by the best complete order there is at its deadline, as the pipeline does.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = [
     "CAPACITY",
     "DEADLINE_S",
     "FIRST_STAGE",
+    "LARGE_ALONE",
     "QUALITIES",
     "RULES",
     "Adaptive",
@@ -42,11 +43,14 @@ BOUNDS: Final = (LevelBound(50, 20), LevelBound(50, 8), LevelBound(50, 0), Level
 """Pairs that each level sends to the small and to the large stage."""
 QUALITIES: Final = (1.0, 0.985, 0.93, 0.90, 0.80)
 FIRST_STAGE: Final = QUALITIES[-1]
+LARGE_ALONE: Final = 0.95
+"""Quality where the large server scores without the small one."""
 DEADLINE_S: Final = 0.3
 CAPACITY: Final = 64 / (0.020 + 64 * 0.0015) / 20
 """Requests a second that the first level can serve: what the large server scores in full batches."""
 RULES: Final = LevelRules(wait_target_ms=max(5.0, 0.1 * DEADLINE_S * 1000))
 _RESERVE_S: Final = 0.01
+_REFUSES_S: Final = 0.001
 _OWN_S: Final = 0.001
 _QUALITY_OF_SMALL: Final = {50: 0.93, 20: 0.90}
 
@@ -119,7 +123,10 @@ class Served:
 
 
 class Simulation:
-    """Run callers that come at random at ``load(t)`` requests a second for ``seconds``."""
+    """Run callers that come at random at ``load(t)`` requests a second for ``seconds``.
+
+    A round at the small server takes ``small_s`` at most.
+    """
 
     def __init__(
         self,
@@ -132,6 +139,7 @@ class Simulation:
         retries: int = 0,
         clock_jumps: Sequence[tuple[float, float]] = (),
         knows_queues: bool = True,
+        small_s: float = DEADLINE_S,
     ) -> None:
         self.controller = controller
         self.load = load
@@ -139,6 +147,7 @@ class Simulation:
         self._random = random.Random(seed)  # noqa: S311 - a simulation
         self.small = Server(0.008, 0.00015, 200, lambda: self.now, self._random.random)
         self.large = Server(0.020, 0.0015, 64, lambda: self.now, self._random.random)
+        self.small.slow_s = self.small_s = small_s
         self.small.knows_queues = self.large.knows_queues = knows_queues
         self.served: list[Served] = []
         self.levels: list[tuple[float, int]] = [(0.0, controller.level)]
@@ -149,7 +158,7 @@ class Simulation:
         self._numbers = itertools.count()
         self.pressure = Pressure(self.clock, least_deadline_ms=DEADLINE_S * 1000)
         for name, server in ((StageName.SMALL, self.small), (StageName.LARGE, self.large)):
-            self.pressure.watch_stage(name, server, lambda server=server: server.breaker.refuses)  # type: ignore[misc]
+            self.pressure.watch_stage(name, server, server.breaker)
         self.pressure.alarm(4 * RULES.wait_target_ms, self._look_at_once)
         self._last_look = 0.0
         self._disturb = disturb
@@ -221,6 +230,9 @@ class Simulation:
             if not server.leaves(head):
                 head.ended(DegradedReason.DEADLINE_TOO_SHORT)
                 continue
+            if server.refuses:
+                self._at(self.now + _REFUSES_S, lambda head=head: self._refuse(server, head))  # type: ignore[misc]
+                continue
             if isinstance(self.controller, Naive):
                 self.controller.waits.append(self.now - head.asked_at)
             server.queue.append(head)
@@ -247,6 +259,12 @@ class Simulation:
             if not round_.cancelled:  # what was cancelled gave its place back when it was
                 server.answered(round_, good=not failed)
                 round_.ended(DegradedReason.STAGE_INVALID_ANSWER if failed else None)
+        self._admit(server)
+
+    def _refuse(self, server: Server, round_: ServerRound) -> None:
+        if not round_.cancelled:
+            server.refused(round_)
+            round_.ended(DegradedReason.STAGE_OVERLOADED)
         self._admit(server)
 
     def cancel(self, server: Server, round_: ServerRound) -> None:
@@ -287,29 +305,45 @@ class _Request:
 
     def _ask(self, stage: StageName) -> None:
         simulation, server, pairs = self.simulation, self._server(stage), self.bound.of(stage)
-        round_ = ServerRound(pairs, lambda failed: self._scored(stage, failed), simulation.now, self.ends_at)
+        ends_at = min(self.ends_at, simulation.now + simulation.small_s) if stage is StageName.SMALL else self.ends_at
+        round_ = ServerRound(pairs, lambda failed: self._ended(stage, failed), simulation.now, ends_at)
         self.current = (server, round_, stage)
         if not simulation.send(server, round_):
-            self.current = None
-            self.reasons.append(DegradedReason.BREAKER_OPEN)
-            self._answer()
+            self._ended(stage, DegradedReason.BREAKER_OPEN)
+        elif ends_at < self.ends_at:
+            simulation._at(ends_at, lambda: self._late(round_))
 
-    def _scored(self, stage: StageName, failed: DegradedReason | None) -> None:
+    def _ended(self, stage: StageName, failed: DegradedReason | None) -> None:
         assert self.current is not None
         _, round_, _ = self.current
         self.current = None
-        if failed is not None:
+        if failed is None:
+            self._scored(stage, round_)
+        else:
             self.reasons.append(failed)
-            self._answer()
-            return
-        assert round_.leaving is not None
-        room_ms = (round_.leaving.at - round_.asked_at) * 1000
-        self.rounds.append(_scored_round(stage, round_.pairs, room_ms))
-        self.quality = _QUALITY_OF_SMALL[self.bound.small] if stage is StageName.SMALL else QUALITIES[self.level]
-        if stage is StageName.SMALL and self.bound.large:
+            if failed is not DegradedReason.BREAKER_OPEN:
+                self.rounds.append(_failed_round(stage, round_.pairs, failed))
+        too_short = failed is DegradedReason.DEADLINE_TOO_SHORT  # for the small one, so for the large one too
+        if stage is StageName.SMALL and self.bound.large and not too_short:
             self._ask(StageName.LARGE)
         else:
             self._answer()
+
+    def _scored(self, stage: StageName, round_: ServerRound) -> None:
+        assert round_.leaving is not None
+        room_ms = (round_.leaving.at - round_.asked_at) * 1000
+        self.rounds.append(_scored_round(stage, round_.pairs, room_ms))
+        if stage is StageName.SMALL:
+            self.quality = _QUALITY_OF_SMALL[self.bound.small]
+        else:
+            self.quality = LARGE_ALONE if self.reasons else QUALITIES[self.level]
+
+    def _late(self, round_: ServerRound) -> None:
+        """End a round at the small server whose time is over, and go on without it."""
+        if self.current is None or self.current[1] is not round_:
+            return
+        self.simulation.cancel(self.current[0], round_)
+        self._ended(StageName.SMALL, DegradedReason.STAGE_TIMEOUT)
 
     def _deadline(self) -> None:
         if self.done:
@@ -317,7 +351,7 @@ class _Request:
         assert self.current is not None
         server, round_, stage = self.current
         self.reasons.append(DegradedReason.STAGE_TIMEOUT)
-        self.rounds.append(_late_round(stage, round_.pairs))
+        self.rounds.append(_failed_round(stage, round_.pairs, DegradedReason.STAGE_TIMEOUT))
         self.simulation.cancel(server, round_)
         self._answer()
 
@@ -339,8 +373,8 @@ def _scored_round(stage: StageName, pairs: int, room_ms: float) -> Round:
     return Round(stage, "m", pairs, pairs, 0, 0, "ok", "", room_ms, cost)
 
 
-def _late_round(stage: StageName, pairs: int) -> Round:
-    return Round(stage, "m", pairs, 0, 0, 0, DegradedReason.STAGE_TIMEOUT, "deadline", 0.0)
+def _failed_round(stage: StageName, pairs: int, failed: DegradedReason) -> Round:
+    return Round(stage, "m", pairs, 0, 0, 0, failed, "deadline", 0.0)
 
 
 def _decision(level: int, rounds: tuple[Round, ...], degraded: tuple[DegradedReason, ...]) -> Decision:

@@ -1,4 +1,4 @@
-"""A server on a virtual clock that scores in batches, behind the guards that are served."""
+"""A server on a virtual clock that scores in batches, behind the classes of the guards, joined as a stage joins them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from cascade.types import BreakerState, DegradedReason
 
 __all__ = ["Server", "ServerRound"]
 
-_SLOW_S: Final = 0.3
-"""A round that was given up after half of this says something of the server."""
 _TOKENS: Final = 40
 _UNBOUNDED: Final = 10**9
 """Tokens of a pair, and of all that may be in flight: pairs are what is bounded."""
@@ -41,7 +39,7 @@ class Server:
     """A server that batches, and the guards before it.
 
     ``slow`` multiplies its times. ``hangs`` takes batches and never answers, ``fails`` is the share of batches
-    answered with an error. ``knows_queues`` tells whether what stands in its queue is told from what it does not answer.
+    answered with an error, ``refuses`` answers what comes with 503 at once. A round that was given up after half of ``slow_s`` says something of the server. ``knows_queues`` tells whether what stands in its queue is told from what it does not answer.
     """
 
     def __init__(
@@ -50,8 +48,10 @@ class Server:
         self.base_s, self.pair_s, self.most_pairs = base_s, pair_s, most_pairs
         self.clock = clock
         self.slow = 1.0
+        self.slow_s = 0.3
         self.hangs = False
         self.fails = 0.0
+        self.refuses = False
         self.knows_queues = True
         self.in_flight = 0
         self.waiting: deque[ServerRound] = deque()
@@ -94,10 +94,18 @@ class Server:
         self.breaker.leave(round_.epoch, Outcome.SUCCESS if good else Outcome.FAILURE)
         if good:
             ms, tokens = (self.clock() - round_.leaving.at) * 1000, round_.pairs * _TOKENS
-            self._answering.answered(round_.leaving, round_.pairs)
+            self._answering.answered(round_.leaving, round_.pairs, self.clock())
             self.expected.ended(tokens, ms, round_.fit)
-            self._adaptive.answered(texts=round_.pairs, tokens=tokens, ms=ms, in_flight=self.in_flight)
+            had_ms = (round_.ends_at - round_.asked_at) * 1000
+            self._adaptive.answered(texts=round_.pairs, tokens=tokens, ms=ms, in_flight=self.in_flight, had_ms=had_ms)
         self.in_flight -= round_.pairs
+
+    def refused(self, round_: ServerRound) -> None:
+        """Learn from a round that the server had no room for, and have its own room back."""
+        assert round_.leaving is not None
+        self.breaker.leave(round_.epoch, Outcome.FAILURE)
+        self.in_flight -= round_.pairs
+        self._adaptive.dropped(round_.leaving.at, self.clock())
 
     def gave_up(self, round_: ServerRound) -> None:
         """Learn from a round whose time was over, as a stage does, and have its room back."""
@@ -107,8 +115,8 @@ class Server:
             return
         self.in_flight -= round_.pairs
         ms, tokens = (now - leaving.at) * 1000, round_.pairs * _TOKENS
-        queued = self.knows_queues and self._answering.is_queued(leaving)
-        failed = not queued and ms * 2 >= _SLOW_S * 1000
+        queued = self.knows_queues and self._answering.is_queued(leaving, now)
+        failed = not queued and ms * 2 >= self.slow_s * 1000
         self.breaker.leave(round_.epoch, Outcome.FAILURE if failed else Outcome.IGNORE)
         self.expected.gave_up(tokens, ms, round_.fit, waited_ms=(leaving.at - round_.asked_at) * 1000)
         carried: int | None = None

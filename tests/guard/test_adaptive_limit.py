@@ -59,6 +59,24 @@ def test_it_does_not_grow_while_the_server_says_that_it_has_a_queue_but_does_shr
     assert answer(limit, 80.0, times=10, pressed=True) < 320
 
 
+def test_it_does_not_grow_where_calls_take_most_of_the_time_they_have_unless_there_is_but_one() -> None:
+    """What is usual follows a queue that stands; alone, a call that takes long is no queue of ours."""
+    limit = limit_of()
+    for ms, had_ms, in_flight, grows in (
+        (80.0, 100.0, 320, False),
+        (70.0, 100.0, 320, True),
+        (80.0, 200.0, 512, True),
+    ):
+        before = limit.texts
+        limit.answered(texts=32, tokens=3200, ms=ms, in_flight=in_flight, had_ms=had_ms)
+        assert (limit.texts > before) is grows
+    for number in range(60):
+        limit.dropped(began=number, now=number)
+    assert limit.texts == 32
+    limit.answered(texts=32, tokens=3200, ms=80.0, in_flight=32, had_ms=100.0)
+    assert limit.texts > 32
+
+
 def test_what_got_no_room_cuts_it_once_for_all_that_were_under_way() -> None:
     """Thirty 429 of one moment are one piece of news."""
     limit = limit_of()
@@ -134,6 +152,13 @@ def test_under_overload_it_keeps_goodput_that_a_fixed_limit_loses(name: str) -> 
     theirs = goodput(BatchingServer(base_ms, text_ms, batch), Fixed(), load)
     assert ours > theirs
     assert ours > 0.6
+
+
+@pytest.mark.parametrize("name", ["a GPU", "large batches"])
+def test_under_steady_overload_it_does_not_follow_the_queue_that_it_lets_stand(name: str) -> None:
+    """At four times the capacity for half a minute: it would grow until calls are late, be cut, and grow again."""
+    base_ms, text_ms, batch, deadline_ms, _ = SERVERS[name]
+    assert goodput(BatchingServer(base_ms, text_ms, batch), Adaptive(), Load(4.0, deadline_ms, 20.0)) > 0.7
 
 
 def test_below_capacity_it_costs_nothing() -> None:

@@ -416,6 +416,33 @@ def test_a_body_of_many_queries_that_waited_gets_its_turn() -> None:
     run_virtual(play())
 
 
+@pytest.mark.parametrize("cost", [16.0, 320.0])
+def test_a_tenant_of_bodies_of_many_short_queries_does_not_starve_another(cost: float) -> None:
+    """Eight seats for the bytes of less than one request: both tenants get about as much of the seats' time."""
+
+    async def play() -> dict[str, float]:
+        loop = asyncio.get_running_loop()
+        admission, _ = _admission(8, 200, 8, {"wide": Quota(), "narrow": Quota()})
+        got = {"wide": 0.0, "narrow": 0.0}
+
+        async def one(tenant: str, seats: int, cost: float) -> None:
+            asked = Asked(tenant, 0, cost, loop.time() + 1.0, queries=seats, seats=seats)
+            if await _serve(admission, asked, 0.1) in {Verdict.ADMITTED, Verdict.WAITED}:
+                got[tenant] += seats
+
+        tasks = []
+        for _ in range(200):
+            tasks.append(asyncio.create_task(one("wide", 8, cost)))
+            tasks += [asyncio.create_task(one("narrow", 1, 40.0)) for _ in range(4)]
+            await asyncio.sleep(0.05)
+        await asyncio.gather(*tasks)
+        return got
+
+    got = run_virtual(play())
+    assert got["narrow"] > 400
+    assert got["wide"] == pytest.approx(got["narrow"], rel=0.1)
+
+
 def test_a_quota_is_charged_for_each_query() -> None:
     """Three queries in one body are three of its tenant's requests, at a time and at the rate."""
 

@@ -105,7 +105,7 @@ def test_b13_half_open_lets_one_round_through_at_a_time_and_three_close_it() -> 
         probe = played.breaker.enter()
         assert probe is not None
         assert [played.breaker.enter() for _ in range(10)] == [None] * 10
-        assert played.breaker.refuses
+        assert (played.breaker.refuses, played.breaker.is_open) == (True, False)
         played.breaker.leave(probe, WELL)
         assert not played.breaker.refuses
     assert played.states == [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]

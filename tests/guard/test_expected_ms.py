@@ -210,3 +210,21 @@ def test_a_round_that_waited_is_kept_as_nine_tenths_of_all_its_time_at_most() ->
     for _ in range(10):
         expected.gave_up(1000, 39.0, Fit.FITS, waited_ms=100.0)
     assert expected.p90_ms(1000) == 40.0
+
+
+def test_probes_far_apart_are_none_in_a_row() -> None:
+    """One an hour that came back in time says nothing of the next; three within half a minute are as old as they are."""
+    clock = Hand()
+    expected = known(clock, 1000, *[500.0] * 10)
+    for hour in range(3):
+        clock.now = hour * 3600.0
+        expected.ended(1000, 10.0, Fit.PROBE)
+    assert expected.p90_ms(1000) is None
+    for _ in range(2):
+        clock.now += 14.0
+        expected.ended(1000, 20.0, Fit.PROBE)
+    assert expected.p90_ms(1000) == 20.0
+    clock.now += 29.0  # the last of the three alone is not older than 30 seconds
+    assert expected.p90_ms(1000) == 20.0
+    clock.now += 2.0
+    assert expected.p90_ms(1000) is None

@@ -20,7 +20,7 @@ _OPEN = QueuePressure(large=StagePressure(breaker_open=True))
 
 
 def _waits(wait_ms: float) -> QueuePressure:
-    return QueuePressure(arrivals=50, judged=50, min_wait_ms=wait_ms)
+    return QueuePressure(arrivals=50, judged=50, admission_wait_ms=wait_ms)
 
 
 class _Looks:
@@ -105,12 +105,12 @@ def test_a_queue_found_standing_again_and_again_steps_down() -> None:
     assert looks.see(old) == 2
 
 
-def test_a_bound_that_is_full_for_a_second_steps_down() -> None:
-    """In flight at the limit all the time is no room for anybody else."""
+def test_a_bound_that_is_full_for_a_second_steps_down_to_where_less_is_asked_of_it() -> None:
+    """In flight at the limit all the time is no room for anybody else; the levels between ask the small stage alike."""
     full = QueuePressure(small=StagePressure(in_flight=64, limit=64))
     looks = _Looks()
     assert looks.see(full, 4) == 0
-    assert looks.see(full) == 1
+    assert looks.see(full) == 3
     assert looks.controller.why is LevelReason.LIMIT
 
 
@@ -229,11 +229,112 @@ def test_what_the_level_above_asks_more_of_is_full_where_that_runs_short() -> No
     assert looks.seconds_until_level(0, QueuePressure(arrivals=10, judged=20, large=large)) == pytest.approx(20.25)
 
 
+_IDLE = StagePressure()
+
+
+def _pressed(small: StagePressure = _IDLE, large: StagePressure = _IDLE) -> QueuePressure:
+    misses = small.misses + large.misses
+    return QueuePressure(arrivals=20, judged=20, predicted_misses=misses, small=small, large=large)
+
+
+_LATE = StagePressure(misses=8)
+_SHUT = StagePressure(misses=8, min_wait_ms=99.0, oldest_wait_ms=99.0, in_flight=9, limit=9, breaker_closed=False)
+
+
+@pytest.mark.parametrize(
+    ("pressure", "levels"),
+    [
+        (_pressed(small=_LATE), [3, 4, 4]),
+        (_pressed(large=_LATE), [1, 2, 2]),
+        (_pressed(small=_LATE, large=_LATE), [2, 4, 4]),
+        (_pressed(small=StagePressure(min_wait_ms=9.1)), [3, 4, 4]),
+        (_pressed(small=StagePressure(misses=20)), [3, 4, 4]),
+        (_pressed(large=StagePressure(min_wait_ms=36.1)), [2, 2, 2]),
+        (_pressed(small=StagePressure(misses=2), large=StagePressure(misses=1)), [3, 4, 4]),
+        (_pressed(small=StagePressure(misses=1), large=StagePressure(misses=1)), [1, 2, 3]),
+    ],
+)
+def test_a_step_goes_to_the_first_level_that_asks_less_of_what_is_pressed(
+    pressure: QueuePressure, levels: list[int]
+) -> None:
+    """Two levels at least where it is far off, and none where no level below asks less of it."""
+    looks = _Looks()
+    assert [looks.see(pressure) for _ in levels] == levels
+
+
+def test_levels_that_ask_alike_by_their_bounds_are_stepped_through() -> None:
+    """They differ in what bounds do not tell: in mode observe, in what is scored beside answers."""
+    controller = LevelController((LevelBound(0, 50),) * 2, _RULES)
+    assert controller.tick(0.0, _pressed(large=_LATE)) == 1
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_what_waits_or_fails_at_a_stage_whose_breaker_is_not_closed_is_no_sign(level: int) -> None:
+    """Nobody asks it: half open too, when a probe that fails is a miss."""
+    looks = _Looks()
+    looks.see(_CALM if level == 0 else _waits(9.1))
+    for stages in ({"small": _SHUT}, {"large": _SHUT}):
+        assert looks.see(_pressed(**stages), 20) <= level
+
+
+def test_an_open_small_breaker_takes_back_what_was_stepped_down_for_that_stage() -> None:
+    """At once, however long the hold, and what measured it then is forgotten: a level that asks the large one decides."""
+    looks = _Looks()
+    busy = StagePressure(scored=50, misses=20, in_flight=90, limit=100)
+    assert looks.see(_pressed(small=busy), 8) == 4
+    assert looks.see(_pressed(small=_SHUT)) == 0
+    assert looks.controller.why is LevelReason.BREAKER
+    assert looks.see(_pressed(large=_LATE, small=_SHUT), 2) == 2
+    assert looks.controller.forecast() == 0.0
+    assert looks.seconds_until_level(0, _pressed(small=_SHUT)) == pytest.approx(10.0, abs=0.5)
+
+
+def test_an_open_small_breaker_leaves_what_was_stepped_down_for_the_large_stage() -> None:
+    """Overload there is none of its doing."""
+    looks = _Looks()
+    assert looks.see(_pressed(large=_LATE)) == 1
+    assert looks.see(_pressed(small=_LATE)) == 3
+    assert looks.see(_pressed(small=_SHUT)) == 1
+    assert looks.see(_OPEN) == 2
+    assert looks.see(QueuePressure(small=_SHUT, large=StagePressure(breaker_open=True)), 50) == 2
+
+
+@pytest.mark.parametrize(("looks", "level"), [(8, 0), (50, 4)])
+def test_what_waited_for_its_turn_just_before_the_small_breaker_opened_had_waited_on_it(looks: int, level: int) -> None:
+    """Within ten seconds of the last step; what was stepped to before was another overload."""
+    seen = _Looks()
+    assert seen.see(_waits(9.1), looks) == 4
+    assert seen.see(_pressed(small=_SHUT)) == level
+
+
+def test_a_small_stage_that_is_overloaded_still_is_asked_for_less() -> None:
+    """Its breaker is closed: to twenty pairs, then to none, and again after each time that it opened."""
+    looks = _Looks()
+    for _ in range(3):
+        assert [looks.see(_pressed(small=_LATE)) for _ in range(2)] == [3, 4]
+        assert looks.see(_pressed(small=_SHUT), 20) == 0
+
+
+def test_what_an_operator_pinned_and_let_go_of_is_not_taken_back() -> None:
+    """Only what was stepped to is."""
+    looks = _Looks()
+    looks.controller.go_to(2)
+    assert looks.see(_pressed(small=_SHUT)) == 2
+
+
+def test_one_stage_alone_is_asked_for_less_and_its_breaker_steps_to_the_first_level() -> None:
+    """All levels answer alike while it is open, and the first brings the probes."""
+    controller = LevelController((LevelBound(50, 0), LevelBound(20, 0), LevelBound(0, 0)), _RULES)
+    levels = [controller.tick(0.25 * number, _pressed(small=_LATE)) for number in range(3)]
+    assert levels == [1, 2, 2]
+    assert controller.tick(1.0, _pressed(small=_SHUT)) == 0
+
+
 def test_nothing_goes_up_to_a_large_stage_that_is_not_asked() -> None:
     """Between levels without it there is no need of it."""
     looks = _Looks()
     looks.see(_OPEN)
-    looks.see(QueuePressure(judged=50, min_wait_ms=10.0, large=StagePressure(breaker_open=True)))
+    looks.see(QueuePressure(judged=50, admission_wait_ms=10.0, large=StagePressure(breaker_open=True)))
     assert looks.controller.level == 3
     assert looks.see(_OPEN, 100) == 2
     assert looks.seconds_until_level(1) <= 0.25
@@ -265,7 +366,7 @@ _STAGES = st.builds(
 )  # fmt: skip
 _ANY = st.builds(
     QueuePressure, arrivals=st.integers(0, 1000), judged=st.integers(0, 100), predicted_misses=st.integers(0, 100),
-    min_wait_ms=st.none() | st.floats(0, 1e6), queue_ms=st.floats(0, 1e6), small=_STAGES, large=_STAGES,
+    admission_wait_ms=st.none() | st.floats(0, 1e6), queue_ms=st.floats(0, 1e6), small=_STAGES, large=_STAGES,
     work=st.dictionaries(st.integers(0, 4), st.builds(LevelWork, st.integers(1, 9), st.integers(0, 450), st.integers(0, 180))),
 )  # fmt: skip
 
@@ -282,7 +383,7 @@ def test_whatever_is_seen_whenever_the_level_is_one_there_is_and_up_is_by_one(
         before = controller.level
         at += step_s
         assert 0 <= controller.tick(at, pressure) < len(_BOUNDS)
-        assert controller.level >= before - 1
+        assert controller.level >= before - 1 or pressure.small.is_shut
         assert 5.0 <= controller.hold_s <= 60.0
         forecast = controller.forecast()
         assert forecast is None or forecast >= 0

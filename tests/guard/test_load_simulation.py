@@ -9,7 +9,17 @@ from typing import Final
 import pytest
 
 from tests.guard.load_scenarios import CONTROLLERS, SCENARIOS, Figures, played
-from tests.guard.load_simulation import BOUNDS, CAPACITY, RULES, Adaptive, Fixed, Naive, Simulation
+from tests.guard.load_simulation import (
+    BOUNDS,
+    CAPACITY,
+    FIRST_STAGE,
+    LARGE_ALONE,
+    RULES,
+    Adaptive,
+    Fixed,
+    Naive,
+    Simulation,
+)
 
 _FIXED: Final = tuple(name for name in CONTROLLERS if name.startswith("fixed"))
 _OVERLOADS: Final = ("step", "step 10x", "ramp", "hover", "hover 2.5x", "retry storm", "clock jump")
@@ -22,25 +32,31 @@ def _figures(scenario: str, controller: str) -> Figures:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_quality_is_that_of_the_best_level_for_the_load(scenario: str) -> None:
-    """Within a twentieth of the best that any one level could do, and of what it gains over first-stage order 0.9."""
+    """Within a fiftieth of the best that any one level could do, and of what it gains over first-stage order 0.94.
+
+    A server that is slow and well in turns costs more: each turn is to be found out.
+    """
     adaptive = _figures(scenario, "adaptive")
     best = [_figures(scenario, name) for name in _FIXED]
-    assert adaptive.quality >= 0.95 * max(figures.quality for figures in best)
-    assert adaptive.gain >= 0.9 * max(figures.gain for figures in best)
+    assert adaptive.quality >= 0.98 * max(figures.quality for figures in best)
+    share = 0.9 if scenario == "flapping backend" else 0.94
+    assert adaptive.gain >= share * max(figures.gain for figures in best)
 
 
 @pytest.mark.parametrize("scenario", _OVERLOADS)
 def test_under_overload_requests_get_what_their_level_plans(scenario: str) -> None:
-    """In time and in full, all but a few in a hundred, where the release as it stands serves three quarters at most."""
-    assert _figures(scenario, "adaptive").goodput >= 0.96
-    assert _figures(scenario, "fixed 0").goodput < (0.8 if scenario == "hover" else 0.4)
+    """In time and in full, all but a few in a hundred; the release as it stands serves far fewer so, and gains less."""
+    adaptive, fixed = _figures(scenario, "adaptive"), _figures(scenario, "fixed 0")
+    assert adaptive.goodput >= 0.96
+    assert fixed.goodput < adaptive.goodput - (0.18 if scenario == "hover" else 0.5)
+    assert fixed.gain < adaptive.gain
 
 
 @pytest.mark.parametrize("scenario", ["hover", "hover 2.5x"])
 def test_hovering_at_the_edge_switches_six_times_a_minute_at_most(scenario: str) -> None:
     """And serves what it plans, where a threshold on the mean wait sees none: what is late waits at the server."""
     assert _figures(scenario, "adaptive").switches_a_minute <= 6
-    assert _figures(scenario, "naive").goodput < _figures(scenario, "adaptive").goodput - 0.2
+    assert _figures(scenario, "naive").goodput < _figures(scenario, "adaptive").goodput - 0.15
 
 
 @pytest.mark.parametrize("scenario", [name for name, each in SCENARIOS.items() if each.ends is not None])
@@ -54,10 +70,12 @@ def test_when_the_trouble_is_over_requests_are_served_in_full_again(scenario: st
 
 
 def test_a_retry_storm_does_not_keep_itself_alive() -> None:
-    """Twenty seconds of overload and callers who ask again: goodput is 99% within 30 s."""
-    adaptive = _figures("retry storm", "adaptive")
+    """Twenty seconds of overload and callers who ask again: goodput is 99% within two seconds, without levels after five."""
+    adaptive, fixed = _figures("retry storm", "adaptive"), _figures("retry storm", "fixed 0")
     assert adaptive.recovery_s is not None
-    assert adaptive.recovery_s <= 30
+    assert adaptive.recovery_s <= 2
+    assert fixed.recovery_s is None or fixed.recovery_s >= 5
+    assert adaptive.gain > fixed.gain + 0.1
 
 
 @pytest.mark.parametrize("scenario", ["step", "step 10x", "spike", "ramp", "retry storm"])
@@ -75,6 +93,17 @@ def test_b13_a_black_hole_opens_the_breaker_as_soon_as_it_did() -> None:
     opened = _figures("black hole", "adaptive").opened_at
     assert 20 < opened[0] < 20.9
     assert len(opened) >= 3
+
+
+@pytest.mark.parametrize("scenario", ["small stage hangs", "small stage answers 503", "small stage heals"])
+def test_a_small_stage_that_is_away_takes_no_large_one_away(scenario: str) -> None:
+    """Two seconds later answers are as good as the large one alone makes them, and ten after it is well as they were."""
+    alone = (LARGE_ALONE - FIRST_STAGE) / (1 - FIRST_STAGE)
+    gains, ends = _figures(scenario, "adaptive").gains, int(SCENARIOS[scenario].ends or 0)
+    begins = 40 if scenario == "small stage heals" else 20
+    assert min(gains[begins + 2 : ends]) >= 0.8 * alone
+    assert sum(gains[begins + 2 : ends]) >= 0.95 * alone * (ends - begins - 2)
+    assert min(gains[ends + 10 : ends + 20]) >= 0.9
 
 
 def test_no_answer_is_late() -> None:

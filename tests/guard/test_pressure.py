@@ -8,7 +8,7 @@ import pytest
 
 from cascade.guard.pressure import Pressure
 from cascade.guard.queue_pressure import LevelBound, LevelWork
-from cascade.types import DegradedReason, Level, Round, StageCost, StageName
+from cascade.types import BreakerState, DegradedReason, Level, Round, StageCost, StageName
 from tests.telemetry.decisions import decision
 
 
@@ -17,6 +17,13 @@ class _Room:
     in_flight: int = 0
     limit: int = 100
     oldest_wait_ms: float = 0.0
+
+
+@dataclass
+class _Gate:
+    is_open: bool = False
+    refuses: bool = False
+    state: BreakerState = BreakerState.CLOSED
 
 
 class _Clock:
@@ -149,7 +156,7 @@ def test_bounds_breakers_and_the_queue_are_read_at_each_look() -> None:
     pressure = Pressure(lambda: 0.0)
     small, large = _Room(10, 20), _Room(30, 40, oldest_wait_ms=7.0)
     pressure.watch_stage(StageName.SMALL, small)
-    pressure.watch_stage(StageName.LARGE, large, lambda: True)
+    pressure.watch_stage(StageName.LARGE, large, _Gate(is_open=True))
     pressure.watch_queue(lambda: 5.0)
     told = pressure.look()
     assert (told.in_flight, told.limit, told.busy_share) == (40, 60, 0.75)
@@ -176,9 +183,9 @@ def test_there_is_room_where_each_stage_that_is_asked_has_some() -> None:
     small, large = _Room(0, 100), _Room(0, 100)
     bound = LevelBound(50, 20)
     assert not pressure.has_room(1, bound, 0.7)
-    is_open = [False]
+    gate = _Gate()
     pressure.watch_stage(StageName.SMALL, small)
-    pressure.watch_stage(StageName.LARGE, large, lambda: is_open[0])
+    pressure.watch_stage(StageName.LARGE, large, gate)
     assert pressure.has_room(1, bound, 0.7)
     small.in_flight = 21
     assert not pressure.has_room(1, bound, 0.7)
@@ -192,7 +199,8 @@ def test_there_is_room_where_each_stage_that_is_asked_has_some() -> None:
     large.in_flight = 51
     assert not pressure.has_room(1, bound, 0.7)
     large.in_flight = 0
-    is_open[0] = True
+    gate.refuses = True  # a probe of a half open breaker is under way: no sign of overload, and no room
+    assert not pressure.look().large_breaker_open
     assert not pressure.has_room(1, bound, 0.7)
     assert pressure.has_room(1, LevelBound(50, 0), 0.7)
 

@@ -24,6 +24,7 @@ from cascade.rollout.history import Remembered
 from cascade.rollout.ledger import Ledger
 from cascade.rollout.moves import Moves
 from cascade.rollout.sources.desired import Desired
+from cascade.rollout.sources.looking import OffLoop
 from cascade.rollout.store import Stored
 from cascade.rollout.trial import Judge
 from cascade.stages.probe import Probe, Verdict
@@ -315,7 +316,14 @@ async def inline(work: Callable[[], Any], /) -> Any:
 class Setup:
     """A desk over fakes, with r1 stable. ``make`` builds what an activation is given, ``controllers`` judge in turn."""
 
-    def __init__(self, folder: Path, keeps: FakeKeeps | None = None, *, serves: Stored | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        keeps: FakeKeeps | None = None,
+        *,
+        serves: Stored | None = None,
+        off_loop: OffLoop = inline,
+    ) -> None:
         clock = asyncio.get_running_loop().time
         self.folder = folder
         self.faults: list[BaseException] = []
@@ -336,7 +344,7 @@ class Setup:
             self.keeps.read(),
             self.keeps,
             now=lambda: began + timedelta(seconds=clock()),
-            off_loop=inline,
+            off_loop=off_loop,
             count_fault=self.faults.append,
         )
         self.activation = Activation({}, self.build, clock=clock, count_fault=self.faults.append, off_loop=inline)

@@ -15,6 +15,7 @@ from cascade.policy.release import parse_release
 from cascade.policy.rollout_rules import ShadowRules
 from cascade.rollout.shadow import ShadowOutcome, ShadowRunner
 from cascade.stages.base import Stage
+from cascade.telemetry.records import Assignment
 from cascade.testing.stages import ScriptedStage, fingerprint
 from cascade.text import Text
 from cascade.types import Arm, Candidate, Ranking, Request, StageName
@@ -46,7 +47,8 @@ class Pair:
     """A stable and a candidate release of one stage or two each, and the runner between them.
 
     ``small`` and ``large`` are the stable release's stages, ``tried`` the candidate's small one; it has no large one.
-    ``rules`` are changes of ``ShadowRules``; by default every request is in the sample.
+    ``rules`` are changes of ``ShadowRules``; by default every request is in the sample. ``assigned`` is how requests
+    come to the stable release.
     """
 
     small: Stage = field(default_factory=lambda: scored_by("abcde", "small"))
@@ -55,6 +57,7 @@ class Pair:
     rules: Mapping[str, Any] = field(default_factory=dict)
     top_m: int = 2
     candidate: Mapping[str, Any] = field(default_factory=dict)
+    assigned: Assignment = field(default_factory=Assignment)
     is_paused: bool = False
     has_shadow: bool = True
     losses: list[float] = field(default_factory=list)
@@ -113,7 +116,7 @@ class Pair:
 
     async def answer(self, request: Request | None = None) -> Ranking:
         """Have the stable release answer."""
-        return await self.stable.rerank(request or asked())
+        return await self.stable.rerank(request or asked(), assigned=self.assigned)
 
     async def settled(self, seconds: float = 10.0) -> None:
         """Let time pass in which all that was taken ends."""

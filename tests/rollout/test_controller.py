@@ -128,6 +128,19 @@ def test_ranking_loss_fails_at_any_step() -> None:
     assert controller.tick(1.0) is RolloutVerdict.ROLL_BACK
 
 
+def test_harm_in_ranking_is_asked_anew_at_each_step_and_a_pass_goes_on() -> None:
+    """What a step showed against the candidate, short of its limit, is not held against it at the next one."""
+    controller = _controller(_rules(guardrails=_OFF | {"ranking_loss": 0.01}))
+    for loss in [0.5, *[-0.1] * 40]:
+        controller.observe_pair(loss)
+    before = next(one for one in controller.guardrails() if one.name.value == "ranking_loss")
+    assert before.p_harm is not None
+    assert before.p_harm < 1.0
+    controller.promote(1.0)
+    after = next(one for one in controller.guardrails() if one.name.value == "ranking_loss")
+    assert (after.p_harm, after.p_pass, after.n) == (1.0, before.p_pass, 41)
+
+
 def test_another_large_stage_without_judged_queries_is_inconclusive() -> None:
     """Whatever the pairs say; it says why, and only an operator goes on."""
     controller = _controller(_rules(guardrails={"drift_psi": None}), large_changed=True)

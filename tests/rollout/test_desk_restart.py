@@ -15,7 +15,7 @@ from cascade.rollout.history import Entry, Happened, Remembered, StateFile
 from cascade.stages.probe import Probe, Verdict
 from cascade.testing.clock import run_virtual
 from cascade.types import StageName
-from tests.rollout.desk_fakes import FakeController, FakeKeeps, Setup
+from tests.rollout.desk_fakes import FakeController, FakeKeeps, Setup, write_release
 
 _AWAY = Probe(Verdict.FAILED, "connect", 1.0)
 
@@ -247,6 +247,38 @@ def test_the_state_file_is_replaced_whole(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["rollout.json"]
 
 
+@pytest.mark.parametrize("by_source", [False, True])
+def test_a_candidate_begins_again_where_another_release_is_stable(tmp_path: Path, by_source: bool) -> None:
+    """What it has shown, it has shown against the one before; who asked for it is still to be heard."""
+    keeps = FakeKeeps()
+
+    async def first(setup: Setup) -> None:
+        setup.next_controller = lambda: FakeController(verdicts=[RolloutVerdict.ADVANCE])
+        if by_source:
+            setup.source.say(setup.known["r2"])
+        else:
+            await setup.desk.start("r2")
+        await asyncio.sleep(15)
+        assert setup.traffic.share == 0.25
+
+    async def second() -> None:
+        setup = Setup(tmp_path, keeps, serves=write_release(tmp_path, "r9"))
+        loop = asyncio.create_task(setup.desk.run())
+        if by_source:
+            await asyncio.sleep(3)
+            assert setup.traffic.candidate is None
+            setup.source.say(setup.write("r2"))
+        await asyncio.sleep(3)
+        assert (setup.traffic.stable.name, setup.traffic.share, setup.restored) == ("r9", 0.01, [None])
+        assert setup.happened()[-2:] == ["served", "started"]
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+        await setup.desk.aclose()
+
+    _life(tmp_path, keeps, first, killed=False)
+    run_virtual(second())
+
+
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
@@ -260,6 +292,14 @@ def test_a_state_that_cannot_be_read_says_so(tmp_path: Path, content: bytes, fau
     (tmp_path / "rollout.json").write_bytes(content)
     with pytest.raises(ConfigError, match=fault):
         StateFile(tmp_path).read()
+
+
+def test_what_an_end_in_the_middle_of_writing_left_is_cleared_away(tmp_path: Path) -> None:
+    """Else each such end would take the place of one state for ever."""
+    (tmp_path / ".rollout.json-killed").write_bytes(b"{")
+    (tmp_path / "other").write_bytes(b"mine")
+    assert StateFile(tmp_path).read() is None
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
 def test_a_state_folder_that_cannot_be_used_says_so(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,14 @@ def test_with_keys_what_is_found_must_be_signed(tmp_path: Path, folder: Path) ->
     data, digest = packed(tmp_path, KEY, release="r1")
     (folder / "b-signed.tar").write_bytes(data)
     assert find_release("r1", store, folder).digest == digest
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
+def test_a_folder_that_may_not_be_looked_into_is_one_that_cannot_be_read(tmp_path: Path, folder: Path) -> None:
+    """It hides no other, and is counted."""
+    (folder / "three").chmod(0)
+    store = ReleaseStore(tmp_path / "store")
+    assert find_release("r1", store, folder).name == "r1"
+    with pytest.raises(ConfigError, match="2 there cannot be read"):
+        find_release("r9", store, folder)
+    (folder / "three").chmod(0o755)

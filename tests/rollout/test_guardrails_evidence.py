@@ -13,6 +13,7 @@ from cascade.rollout.guardrails.names import GuardrailName, GuardrailVerdict
 from cascade.rollout.guardrails.observed import Observed
 from cascade.rollout.guardrails.ranking_evidence import RankingEvidence
 from cascade.rollout.guardrails.spending import canary_steps, harm_alpha, look_alpha
+from cascade.statistics.drift import ks_distance, ks_p_value
 from cascade.types import Arm, StageName
 
 
@@ -106,6 +107,20 @@ def test_an_index_above_the_limit_that_chance_allows_says_neither() -> None:
     assert watch.verdict is GuardrailVerdict.INCONCLUSIVE
     assert watch.index is not None
     assert watch.index > 0.001
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(1.5, GuardrailVerdict.INCONCLUSIVE), (1.8, GuardrailVerdict.FAIL)])
+def test_a_first_look_spends_its_share_of_alpha_alone(times: float, verdict: GuardrailVerdict) -> None:
+    """That is 6 / pi^2 of it: a gap with a p-value below alpha is not enough where it is above that."""
+    rng = np.random.default_rng(2)
+    before, after = rng.normal(size=1000).tolist(), rng.normal(0.1, 1.0, 1000).tolist()
+    p = ks_p_value(ks_distance(before, after), 1000)
+    watch = DriftWatch(0.001, times * p)
+    for one, other in zip(before, after, strict=True):
+        watch.stable(one)
+        watch.canary(other)
+    watch.look()
+    assert (watch.p, watch.verdict) == (p, verdict)
 
 
 def test_a_score_is_compared_with_the_last_of_the_stable_release_and_each_once() -> None:

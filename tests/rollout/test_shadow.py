@@ -75,7 +75,7 @@ def test_what_the_caller_saw_is_what_counts() -> None:
 
 def test_h4_the_shadow_is_of_the_candidate_and_tagged_so() -> None:
     """Its decision names the candidate's release, its model and its arm, and the decision that it shadows."""
-    pair = Pair(large=scored_by("abcde"), rules={"share": 0.999999})
+    pair = Pair(large=scored_by("abcde"), rules={"share": 0.999999}, assigned=Assignment(0.75))
     (answer,) = _played(pair)
     (shadow,) = pair.shadows.decided
     (stable,) = pair.recorded.decided
@@ -84,7 +84,7 @@ def test_h4_the_shadow_is_of_the_candidate_and_tagged_so() -> None:
     assert [item.model for item in shadow.decision.rounds] == ["tried"]
     assert shadow.decision.id == f"{answer.decision.id}-shadow"
     assert shadow.assigned.of == answer.decision.id == stable.decision.id
-    assert shadow.assigned.probability == 0.999999
+    assert (stable.assigned.probability, shadow.assigned.probability) == (0.75, 0.75 * 0.999999)
     assert shadow.request.query == asked().query
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import orjson
 import pytest
 
 from cascade.errors import ConfigError
@@ -177,3 +178,25 @@ def test_without_a_state_folder_nothing_stays(tmp_path: Path) -> None:
     with open_store(tmp_path / "state", lambda: None) as store:
         assert store.digests() == [digest]
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["releases"]
+
+
+def test_what_is_no_digest_among_the_good_ones_is_passed_over(tmp_path: Path) -> None:
+    """A file that somebody wrote into stops no start."""
+    store = ReleaseStore(tmp_path / "store")
+    stored = store.put(packed(tmp_path)[0])
+    (store.folder / "good.json").write_bytes(orjson.dumps(["../x", 1, stored.digest]))
+    assert store.last_good() == stored
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may change every file")
+def test_a_store_that_may_only_be_read_gives_what_it_has(tmp_path: Path) -> None:
+    """What is there already needs no writing; the oldest stay where they may not be taken away."""
+    store = ReleaseStore(tmp_path / "store")
+    old, data = packed(tmp_path, depth=10)[0], packed(tmp_path, depth=11)[0]
+    stored = store.put(data)
+    store.put(old)
+    store.kept = 0
+    store.folder.chmod(0o500)
+    assert store.put(data) == stored
+    store.folder.chmod(0o700)
+    assert len(store.digests()) == 2

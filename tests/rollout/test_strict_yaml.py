@@ -52,6 +52,15 @@ def test_a_key_given_twice_is_refused_with_its_line(tmp_path: Path, content: str
     assert str(raised.value) == told
 
 
+@pytest.mark.parametrize("key", [r"\e[31ma", r"a\nb", r"\ud800", r"\u202ea", "a" * 201])
+def test_a_key_that_no_log_and_no_terminal_can_take_is_refused_with_its_line(tmp_path: Path, key: str) -> None:
+    """Errors name keys; whoever wrote a bundle writes nothing else into them."""
+    with pytest.raises(ConfigError) as raised:
+        read_mapping(_file(tmp_path, f'a: 1\nb: {{? "{key}" : 1}}'))
+    assert str(raised.value) == "line 2: a key that is too long or cannot be printed"
+    assert read_mapping(_file(tmp_path, f"{'é' * 200} b: 1"[-200:])) is not None
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -154,6 +154,19 @@ def test_what_is_no_whole_tar_is_refused(tmp_path: Path, damage: Callable[[bytes
         read_tar(_write(tmp_path, damage(tar_bytes({"release.yaml": b"a" * 1000}))))
 
 
+@pytest.mark.parametrize("where", ["behind the end", "in a header"])
+def test_a_tar_with_more_than_can_be_read_is_refused(tmp_path: Path, where: str) -> None:
+    """Python's reader takes a damaged header for the end of the archive; what stands behind is then not read."""
+    data = bytearray(tar_bytes(_CONTENTS))
+    if where == "behind the end":
+        data += b"x"
+    else:
+        second = data.index(b"release.yaml", 512)
+        data[second] ^= 1
+    with pytest.raises(ConfigError, match="more after its last readable entry"):
+        read_tar(_write(tmp_path, bytes(data)))
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 @given(st.data())
 def test_any_bytes_are_read_or_refused_and_nothing_else_happens(tmp_path: Path, data: st.DataObject) -> None:

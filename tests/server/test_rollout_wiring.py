@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 
+from cascade.calibration.artefact import artefact_digest
 from cascade.errors import ConfigError
 from cascade.rollout.activation import Refused
+from cascade.rollout.artefacts import artefact_name
 from cascade.rollout.bundle import build_bundle, sign_bundle
 from cascade.rollout.desk import Desk
+from cascade.rollout.shadow import GoldQueries
 from cascade.rollout.signing import make_keys, read_signing_key
 from cascade.rollout.store import ReleaseStore
 from cascade.server.active import ActiveRelease
@@ -80,6 +85,8 @@ async def test_a_release_of_the_folder_is_split_promoted_and_kept(tmp_path: Path
         for _ in range(3):
             status = await opened.desk.promote(force=True)
         assert (status["state"], status["stable"]["release"], traffic.stable.name) == ("completed", "r2", "r2")
+        ended = opened.service.metrics.registry.get_sample_value("cascade_rollouts_total", {"outcome": "completed"})
+        assert ended == 1
     good = ReleaseStore(tmp_path / "state" / "releases").last_good()
     assert good is not None
     assert good.name == "r2"
@@ -113,6 +120,27 @@ async def test_an_uploaded_bundle_must_be_signed(tmp_path: Path) -> None:
             await opened.desk.put(tars["r2"][0].read_bytes())
         digest = await opened.desk.put(tars["r2"][1].read_bytes())
         assert (await opened.desk.start(digest, at_once=True))["stable"]["release"] == "r2"
+
+
+async def test_judged_queries_of_releases_that_asked_none_are_not_gathered(tmp_path: Path) -> None:
+    """Of releases that decided everything at once, or were refused later, at most the last one's are in memory."""
+    before = _judged_in_memory()
+    for name in ("g1", "g2", "g3"):
+        written = {"text": name, "documents": [{"text": "a", "gain": 1}, {"text": "b", "gain": 0}]}
+        gold = orjson.dumps({"format": "cascade-gold/1", "queries": [written]})
+        digest = artefact_digest(gold)
+        path = _bundle(tmp_path, name, rollout={"gold": digest})
+        (path.parent / "artifacts").mkdir()
+        (path.parent / "artifacts" / artefact_name(digest)).write_bytes(gold)
+    async with _opened(tmp_path) as opened:
+        for name in ("g1", "g2", "g3"):
+            assert (await opened.desk.start(name, at_once=True))["stable"]["release"] == name
+        assert _judged_in_memory() - before == 1
+
+
+def _judged_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(each, GoldQueries) for each in gc.get_objects())
 
 
 async def test_without_keys_nothing_is_uploaded(tmp_path: Path) -> None:

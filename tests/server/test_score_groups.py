@@ -14,6 +14,7 @@ from cascade.telemetry.logs import configure_logging
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
+from cascade.types import StageName
 from tests.server.sidecar import ROUTES, release_of, sidecar
 
 _QUERIES = ["red fox", "blue bird", "red fox", "lone"]
@@ -138,3 +139,33 @@ async def test_c1_a_client_that_goes_away_cancels_every_group() -> None:
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     assert stage.cancelled == 3
+
+
+class _Room:
+    """A stage with room for 140 of 200 texts, by the share that may be busy; nothing of it is ever in flight."""
+
+    in_flight, limit, oldest_wait_ms = 0, 200, 0.0
+
+
+def test_a_level_above_decides_as_many_queries_of_a_body_as_it_has_room_for() -> None:
+    """Of sixty queries with five pairs each for the large stage it has room for 28: a body fills no more than requests do."""
+
+    async def play() -> None:
+        levels = [{"name": "normal"}, {"name": "small-only", "escalation": "none"}]
+        release = release_of(depth=10, escalation={"kind": "static", "top_m": 5}, levels=levels)
+        slow = ScriptedStage(overlap, delay_ms=20)
+        served = sidecar(slow, ScriptedStage(overlap, delay_ms=20), release=release)
+        stepping = served.service.traffic.stable.stepping
+        for name in StageName:
+            if name is not StageName.RETRIEVAL:
+                stepping.pressure.watch_stage(name, _Room())
+        stepping.pin("small-only")
+        stepping.pin(None)
+        queries = [f"query {number}" for number in range(60) for _ in range(10)]
+        response = await served.post("/score", {"text_1": queries, "text_2": [f"text {n}" for n in range(600)]})
+        assert response.status_code == 200
+        assert sum(map(len, served.large.calls)) == 28 * 5
+        assert response.headers["x-cascade-level"] == "small-only"
+        assert response.headers["x-cascade-stage"] == "small"
+
+    run_virtual(play())

@@ -99,7 +99,7 @@ def test_h4_answers_and_users_metrics_are_as_they_are_without_a_shadow() -> None
         if beside is not None:
             await beside.aclose()
         await candidate.aclose()
-        shadow = {name: value for name, value in metrics.items() if name.startswith("cascade_shadow_total")}
+        shadow = {name: value for name, value in metrics.items() if value and name.startswith("cascade_shadow_total")}
         return answers, _of_users(metrics), shadow, controller
 
     plain, before, nothing, _ = run_virtual(play(shadowed=False))
@@ -133,7 +133,7 @@ def test_nothing_begins_while_either_release_is_above_its_normal_level(arm: Arm,
         return await sidecar.metrics()
 
     metrics = run_virtual(play())
-    counted = {name: value for name, value in metrics.items() if name.startswith("cascade_shadow_total")}
+    counted = {name: value for name, value in metrics.items() if value and name.startswith("cascade_shadow_total")}
     assert counted == {f'cascade_shadow_total{{outcome="{each}"}}': 1.0 for each in ("compared", why)}
 
 

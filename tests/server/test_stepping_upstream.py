@@ -150,6 +150,6 @@ def test_an_open_breaker_refuses_no_longer_than_its_time() -> None:
     assert epoch is not None
     breaker.leave(epoch, Outcome.FAILURE)
     now[0] = 4.9
-    assert breaker.refuses
+    assert (breaker.is_open, breaker.refuses) == (True, True)
     now[0] = 5.1
-    assert not breaker.refuses
+    assert (breaker.is_open, breaker.refuses) == (False, False)

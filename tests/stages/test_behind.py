@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -28,22 +29,24 @@ _CAPACITY = 1000 * 64 / (20 + 64 * 1.5) / 20
 
 @dataclass
 class _Batching:
-    """A vLLM server that batches; a call for which ``lost`` is true is never answered."""
+    """vLLM servers that batch, behind a balancer that draws; a call for which ``lost`` is true is never answered."""
 
     lost: Callable[[int], bool] = lambda number: False
     slow: float = 1.0
+    replicas: int = 1
     fake: FakeVllm = field(default_factory=FakeVllm)
     calls: int = 0
 
     def __post_init__(self) -> None:
-        self.batches = BatchingServer(20.0 * self.slow, 1.5 * self.slow, 64)
+        self.batches = [BatchingServer(20.0 * self.slow, 1.5 * self.slow, 64) for _ in range(self.replicas)]
+        self.balance = random.Random(1)  # noqa: S311 - a simulation
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.method == "POST":
             self.calls += 1
             if self.lost(self.calls):
                 await asyncio.Event().wait()
-            await self.batches.call(len(orjson.loads(await request.aread())["text_2"]))
+            await self.balance.choice(self.batches).call(len(orjson.loads(await request.aread())["text_2"]))
         return await self.fake(request)
 
 
@@ -68,14 +71,14 @@ async def _round(stage: HttpReranker, played: _Played) -> None:
         played.answered.append(asyncio.get_running_loop().time())
 
 
-def _play(server: _Batching, load: Callable[[float], float], seconds: float, *, adaptive: bool = True) -> _Played:
-    """Send rounds evenly, ``load(t)`` times what the server can score."""
+def _play(server: _Batching, load: Callable[[float], float], seconds: float, **fields: object) -> _Played:
+    """Send rounds evenly, ``load(t)`` times what the server can score, by a stage with these ``fields``."""
     played = _Played()
 
     async def play() -> None:
         loop = asyncio.get_running_loop()
         events = GuardEvents(breaker=lambda state: played.states.append((loop.time(), state)))
-        spec = vllm_spec(adaptive_limit=adaptive)
+        spec = vllm_spec(**fields)
         stage = stage_before(httpx.MockTransport(server), spec, budget_ms=_BUDGET_MS, events=events)
         await stage.start()
         rounds = []
@@ -100,9 +103,20 @@ def test_a_jump_in_load_opens_no_breaker_where_the_limit_can_follow(times: float
     assert played.answered_between(2, 4) > 2 * share * _CAPACITY
 
 
+@pytest.mark.parametrize("replicas", [2, 4])
+@pytest.mark.parametrize("times", [1.5, 2.0, 4.0])
+def test_a_jump_in_load_opens_no_breaker_before_replicas_of_which_each_has_its_queue(
+    replicas: int, times: float
+) -> None:
+    """Calls are overtaken by those that were sent to a replica with a shorter queue, and that took long as well."""
+    played = _play(_Batching(replicas=replicas), lambda t: replicas * (0.5 if t < 1 else times), 4.0)
+    assert played.states == []
+    assert played.answered_between(2, 4) > 2 * 0.4 * replicas * _CAPACITY
+
+
 def test_where_the_limit_is_fixed_a_jump_opens_it() -> None:
     """Nothing else would end the queue."""
-    played = _play(_Batching(), lambda t: 0.5 if t < 1 else 4.0, 4.0, adaptive=False)
+    played = _play(_Batching(), lambda t: 0.5 if t < 1 else 4.0, 4.0, adaptive_limit=False)
     assert played.states[0][1] is BreakerState.OPEN
     assert played.answered_between(2, 4) == 0
 
@@ -122,6 +136,16 @@ def test_a_server_of_which_two_thirds_are_gone_is_left_alone(times: float) -> No
     """Later calls are answered by what is left of it, so that no queue excuses those that are not."""
     played = _play(_Batching(lost=lambda number: number > 20 and number % 3 != 0), lambda t: times, 8.0)
     assert played.states[0][1] is BreakerState.OPEN
+
+
+@pytest.mark.parametrize("chunks", [2, 3])
+def test_b13_a_server_that_never_answers_the_last_call_of_a_round_is_left_alone(chunks: int) -> None:
+    """That it answers the other calls of the same round makes no queue: one of its replicas is dead."""
+    server = _Batching(lost=lambda number: number % chunks == 0)
+    played = _play(server, lambda t: 1.5 / _CAPACITY, 5.0, chunk_texts=len(_DOCUMENTS) // chunks + 1)
+    assert played.answered == []
+    assert played.states[0][1] is BreakerState.OPEN
+    assert played.codes["deadline"] == 5  # as many in a row as open it
 
 
 def test_a_server_that_takes_longer_than_a_budget_for_one_call_is_left_alone() -> None:

@@ -47,6 +47,14 @@ def test_a_sound_stage_is_timed_and_needs_no_change() -> None:
     assert found.advice == []
 
 
+def test_a_version_declared_in_short_is_no_difference() -> None:
+    """What the release says of 1.9 holds for the 1.9.x that the server says."""
+    found = _examine(FakeTei(score_of=_relevant), tei_spec(model="fake/reranker", engine="tei/1.9", revision="r1"))
+    assert not [line for line in found.advice if line.startswith("engine")]
+    other = _examine(FakeTei(score_of=_relevant), tei_spec(model="fake/reranker", engine="tei/1.90", revision="r1"))
+    assert [line for line in other.advice if line.startswith("engine is declared as tei/1.90")]
+
+
 def test_every_timed_document_is_new() -> None:
     """A server's cache of answers does not make it look fast."""
     server = FakeTei(score_of=_relevant)

@@ -188,7 +188,7 @@ def test_guards_say_how_they_stand() -> None:
             now = stage.guarded
             assert (now.breaker, now.limit_texts, now.in_flight_texts, now.waiting_calls) == (CLOSED, 2, 2, 2)
             assert 0 < now.in_flight_tokens <= now.limit_tokens
-            assert not stage.refuses
+            assert not stage.breaker.refuses
             await asyncio.gather(*rounds)
             assert (stage.guarded.in_flight_texts, stage.guarded.in_flight_tokens) == (0, 0)
 

@@ -17,10 +17,10 @@ from cascade.stages.base import Stage
 from cascade.stages.probe import Probe, Verdict, judge, probe
 from cascade.testing.clock import run_virtual
 from cascade.testing.rerank_api import FakeInfinity, FakeLlamaCpp
-from cascade.testing.upstream import FakeTei, overlap
+from cascade.testing.upstream import FakeTei, FakeVllm, overlap
 from cascade.types import ScoreSpace
 
-from .arrange import api_spec, running, stage_before, tei_spec
+from .arrange import api_spec, running, score, stage_before, tei_spec, vllm_spec
 
 LOGIT, PROBABILITY, COSINE = ScoreSpace.LOGIT, ScoreSpace.PROBABILITY, ScoreSpace.COSINE
 
@@ -149,3 +149,19 @@ def test_13_no_two_probes_share_a_request_id() -> None:
     run_virtual(play())
     ids = [seen.headers["x-request-id"] for seen in server.posts]
     assert len(set(ids)) == len(ids) == 4
+
+
+def test_a_probe_says_nothing_of_how_much_may_be_under_way() -> None:
+    """Its four short texts are no call of the traffic: eight first rounds of fifty documents find their room."""
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        async with running(FakeVllm(delay_ms=150), vllm_spec(chunk_texts=64), budget_ms=400) as stage:
+            before = (stage.guarded.limit_texts, stage.guarded.limit_tokens)
+            assert (await probe(stage, Deadline.after_ms(5000, loop.time))).code == ""
+            assert (stage.guarded.limit_texts, stage.guarded.limit_tokens) == before
+            documents = ["word " * 200] * 50
+            rounds = [score(stage, "a query", documents, within_ms=400) for _ in range(8)]
+            assert [len(scored.scores) for scored in await asyncio.gather(*rounds)] == [50] * 8
+
+    run_virtual(play())

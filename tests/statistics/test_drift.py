@@ -24,6 +24,15 @@ def test_the_index_of_a_sample_with_itself_is_zero_even_where_all_values_are_the
     assert stability_index([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) == 0.0
 
 
+@pytest.mark.parametrize("moved_to", [0.2, 1.8])
+def test_a_move_from_a_value_that_most_have_is_seen_both_ways(moved_to: float) -> None:
+    """Scores that are saturated, all of them or nineteen in twenty, have no bin below them that others share."""
+    assert stability_index([1.0] * 1000, [moved_to] * 1000) > 10.0
+    mostly = [1.0] * 950 + [moved_to] * 50
+    assert stability_index(mostly, [moved_to] * 1000) > 1.0
+    assert stability_index(mostly, mostly[::-1]) == 0.0
+
+
 def test_the_index_is_about_its_expectation_where_nothing_moved_and_large_where_it_did() -> None:
     """(bins - 1)(1/n + 1/m) over 200 seeds; a shift by 0.7 spreads is far above 0.25."""
     found = []

@@ -101,7 +101,8 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_rollout_step": {},
     "cascade_guardrail": {"name": set(GuardrailName)},
     "cascade_shadow": {"outcome": set(ShadowOutcome)},
-    "cascade_activations": {"outcome": {"swapped", *ActivationStep}},
+    "cascade_activations": {"outcome": {"swapped", "aborted", *ActivationStep}},
+    "cascade_rollouts": {"outcome": {"completed", "rolled_back", "aborted", "refused"}},
 }
 """Every metric, with every value that each of its labels may have."""
 
@@ -129,10 +130,6 @@ def _roll_out(arms: ArmMetrics) -> None:
     """Show all that a rollout can show."""
     arms.serve([("r1", "sha256:0", Arm.STABLE)], 0.0)
     arms.rollout(0, 0.0, dict.fromkeys(GuardrailName, 0))
-    for outcome in ShadowOutcome:
-        arms.shadowed(outcome)
-    for step in ("swapped", *ActivationStep):
-        arms.activated(step)
 
 
 @settings(deadline=None, max_examples=50)
@@ -161,6 +158,29 @@ def test_every_series_is_there_before_the_first_request() -> None:
         metrics.observe(decision(dialect=dialect, degraded=tuple(DegradedReason)))
     assert {name for name, _ in _samples(metrics)} == names
     assert _value(Metrics(), "cascade_degraded_total", reason="stage_timeout") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "outcomes"),
+    [
+        ("cascade_activations_total", {"swapped", "aborted", *ActivationStep}),
+        ("cascade_shadow_total", set(ShadowOutcome)),
+        ("cascade_rollouts_total", {"completed", "rolled_back", "aborted", "refused"}),
+    ],
+)
+def test_every_outcome_of_a_rollout_is_there_at_nought_and_is_counted(name: str, outcomes: set[str]) -> None:
+    """The lists are written down in telemetry, which knows nothing of rollouts: they are those of its enumerations."""
+    metrics = Metrics()
+    shown = {dict(labels)["outcome"]: value for (each, labels), value in _samples(metrics).items() if each == name}
+    assert shown == dict.fromkeys(outcomes, 0.0)
+    count = {
+        "cascade_activations_total": metrics.arms.activated,
+        "cascade_shadow_total": metrics.arms.shadowed,
+        "cascade_rollouts_total": metrics.arms.rolled_out,
+    }[name]
+    for outcome in outcomes:
+        count(outcome)
+        assert _value(metrics, name, outcome=outcome) == 1
 
 
 def test_a_healthy_request_moves_the_counters_of_what_was_decided() -> None:

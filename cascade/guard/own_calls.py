@@ -1,0 +1,26 @@
+"""Calls that a sidecar makes to find out about a server: they are none of those that its traffic will bring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["is_own_call", "own_calls"]
+
+_OWN: ContextVar[bool] = ContextVar("own", default=False)
+
+
+@contextmanager
+def own_calls() -> Iterator[None]:
+    """Have the calls inside the block, those of tasks begun in it too, say nothing of how large a call usually is."""
+    token = _OWN.set(True)
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
+
+
+def is_own_call() -> bool:
+    """Tell whether what is being done is for the sidecar's own sake."""
+    return _OWN.get()
