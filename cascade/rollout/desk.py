@@ -13,6 +13,7 @@ from cascade.rollout.activation import Refused
 from cascade.rollout.bringing_in import BringingIn
 from cascade.rollout.controller import RolloutVerdict
 from cascade.rollout.desk_status import status_of
+from cascade.rollout.guardrails import Observed
 from cascade.rollout.history import Happened, KeptCandidate
 from cascade.rollout.later import Later
 from cascade.rollout.ledger import Ledger
@@ -181,14 +182,18 @@ class Desk(Generic[Release]):
         """Return what happened, latest first, with the evidence of each step."""
         return [entry.model_dump(mode="json") for entry in reversed(self._ledger.remembered.history)]
 
-    def told(self, arm: Arm, decision: Decision, answered: bool) -> None:
-        """Take note of a decided request; where a guardrail fails by it, the candidate is gone before the next one."""
+    def told(self, arm: Arm, decision: Decision | None, answered: bool) -> None:
+        """Take note of a request; where a guardrail fails by it, the candidate is gone before the next one.
+
+        None stands for the decision of a request that its release does not take.
+        """
         trial = self._moves.trial
         try:
             self._rate.count()
-            if trial is None or (arm is Arm.CANARY and decision.release != trial.candidate.name):
+            if trial is None or (arm is Arm.CANARY and decision and decision.release != trial.candidate.name):
                 return
-            trial.controller.observe(trial.judge.observed(decision, answered))
+            observed = Observed(arm, error=True) if decision is None else trial.judge.observed(decision, answered)
+            trial.controller.observe(observed)
             if trial.controller.failed:
                 self.tick()
                 self._wake.set()  # what happened is kept at once

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cascade.errors import RequestError
 from cascade.server.active import ActiveRelease
 from cascade.server.dialects.base import DialectFormat, Parsed
 from cascade.server.traffic import Traffic
@@ -40,7 +41,11 @@ def parse_and_choose(traffic: Traffic, dialect: DialectFormat, body: Any, header
     parsed = dialect.parse(body, headers, most)
     release, arm = traffic.choose(headers.get(UNIT_HEADER) or parsed.request.query.reveal())
     if _most_documents(release) < most:
-        parsed = dialect.parse(body, headers, _most_documents(release))
+        try:
+            parsed = dialect.parse(body, headers, _most_documents(release))
+        except RequestError:
+            traffic.refused(arm)
+            raise
     return Chosen(parsed, release, traffic.assigned(arm))
 
 

@@ -105,13 +105,15 @@ async def _run(
             gc.freeze()  # looking through all that was loaded stops the loop for 40 ms, again and again under load
             looking = watch_stages(service, settings.fingerprint_seconds)
             background.append(asyncio.create_task(looking, name="looks at the stages"))
+            if (
+                service.desk is not None
+            ):  # before readiness, which may hang on a server that another release does not need
+                background.append(asyncio.create_task(service.desk.run(), name="rolls releases out"))
             await _probed(service, [stop, *listeners])
             if not stop.done():
                 service.ready = True
                 announce(service, public_socket, admin_socket)
                 tell_open(settings)
-                if service.desk is not None:
-                    background.append(asyncio.create_task(service.desk.run(), name="rolls releases out"))
             await asyncio.wait([stop, *listeners], return_when=asyncio.FIRST_COMPLETED)
             service.ready = False
         if stop.done():

@@ -26,6 +26,8 @@ from cascade.types import Ranking
 
 __all__ = ["rerank_endpoint"]
 
+_BY_THE_RELEASE: Final = frozenset({RequestFault.TOO_LONG, RequestFault.SCHEMA})
+"""Why a body that was parsed is refused by the release that is to decide it: another might take it."""
 _CLIENT_GONE: Final = 499
 """What nginx logs for a client that closed the connection; nobody receives it."""
 _LEAST_BODY_SECONDS: Final = 1.0
@@ -79,6 +81,8 @@ async def _answer(service: Service, route: RerankRoute, http: Request, arrived: 
             parsed = admitted_by(service.access, key, parsed)
         ranking = await _while_connected(http, rank_admitted(service, chosen, parsed, arrived, len(raw)))
     except RequestError as error:
+        if deciding is not None and deciding.arm is not None and error.fault in _BY_THE_RELEASE:
+            service.traffic.refused(deciding.arm)
         dialect = dialect or route.choose(bytes(raw))
         answer = dialect.error(error)
         _tell_error(service, dialect, error, answer.status, asked_by)

@@ -134,7 +134,7 @@ def _may_not_change(service: Service, http: Request, content_type: str) -> Respo
     sent = http.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sent != content_type:
         return refused(415, f"content-type: must be {content_type}")
-    return None if service.ready else _again("not ready")
+    return None if service.started and not service.draining else _again("not ready")
 
 
 async def _answered(ask: Callable[[], Awaitable[Any]]) -> Response:

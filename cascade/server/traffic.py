@@ -41,7 +41,7 @@ class Traffic:
     """Say which release decides a request, and change that in one step.
 
     A request that began with one release ends with it. ``outcomes`` is told of each decided request, after the
-    metrics, with whether it was answered; ``recent`` keeps the last ones. Tenants are held to the limits of the stable release. ``pinned`` is the load level that an operator keeps releases to, as far as they have one of that name.
+    metrics, with whether it was answered, and without a decision of each that a release refused for what it is; ``recent`` keeps the last ones. Tenants are held to the limits of the stable release. ``pinned`` is the load level that an operator keeps releases to, as far as they have one of that name.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Traffic:
         self._pinned = pinned
         self._split = _Split(stable)
         self.recent = RecentDecisions()
-        self.outcomes: Callable[[Arm, Decision, bool], None] = lambda arm, decision, answered: None
+        self.outcomes: Callable[[Arm, Decision | None, bool], None] = lambda arm, decision, answered: None
         self._turn(self._split, joins=stable)
 
     @property
@@ -146,8 +146,16 @@ class Traffic:
         """Count a request that was decided, and tell of it. What is told may fail; the answer does not."""
         self._metrics.observe(decision, answered=answered)
         self.recent.add(decision, answered=answered)
+        self._tell(decision.arm, decision, answered=answered)
+
+    def refused(self, arm: Arm) -> None:
+        """Tell of a request that the release of an arm does not take: too long, or of a kind that its stages do not score."""
+        self._metrics.arms.refused(arm)
+        self._tell(arm, None, answered=False)
+
+    def _tell(self, arm: Arm, decision: Decision | None, *, answered: bool) -> None:
         try:
-            self.outcomes(decision.arm, decision, answered)
+            self.outcomes(arm, decision, answered)
         except Exception as error:  # noqa: BLE001 - a boundary: who listens never costs an answer
             self._faults(error)
 

@@ -130,6 +130,10 @@ class ArmMetrics:
             if item.stage is StageName.LARGE and item.scored:
                 of.large_pairs.inc(item.scored)
 
+    def refused(self, arm: Arm) -> None:
+        """Count one request that the release of an arm does not take."""
+        self._of[arm].refused.inc()
+
     def serve(self, releases: Iterable[tuple[str, str, Arm]], share: float) -> None:
         """Show what is active, each as its name, digest and arm, and the share that the candidate answers."""
         self._info.clear()

@@ -166,6 +166,22 @@ def test_a_candidate_that_cannot_be_judged_is_taken_back(tmp_path: Path) -> None
     assert [type(fault) for fault in setup.faults] == [ZeroDivisionError]
 
 
+def test_a_candidate_that_does_not_take_what_is_sent_is_rolled_back(tmp_path: Path) -> None:
+    """Requests that it refuses for its limits are errors of its arm, though nothing was decided."""
+
+    async def scenario(setup: Setup) -> None:
+        setup.write("r2")
+        await setup.desk.start("r2")
+        setup.desk.told(Arm.STABLE, None, answered=False)
+        assert setup.traffic.candidate is not None
+        setup.desk.told(Arm.CANARY, None, answered=False)
+        assert setup.traffic.candidate is None
+
+    setup = _play(tmp_path, scenario)
+    (entry,) = [each for each in setup.desk.history() if each["what"] == "rolled_back"]
+    assert entry["why"] == ["errors: made up"]
+
+
 def test_what_is_told_of_a_decision_never_raises(tmp_path: Path) -> None:
     """It stands behind an answer: a fault is counted, and that is all."""
 

@@ -223,15 +223,24 @@ async def test_content_that_any_page_may_send_is_refused(path: str, content_type
 
 
 @pytest.mark.parametrize("path", ["/rollout", "/rollout/bundles"])
-async def test_nothing_is_changed_before_it_serves_or_while_it_stops(path: str) -> None:
+@pytest.mark.parametrize("state", [{"started": False}, {"draining": True}], ids=["starting", "stopping"])
+async def test_nothing_is_changed_before_it_serves_or_while_it_stops(path: str, state: dict[str, Any]) -> None:
     """Try again; where it stands is told meanwhile."""
-    served, desk = _served(ready=False)
+    served, desk = _served(**state)
     sent = _TAR if path.endswith("bundles") else {"content-type": "application/json"}
     answer = await served.admin.post(path, content=b'{"release": "r2"}', headers=sent)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.json()["error"] == "not ready: try again"
     assert desk.asked == []
     assert (await served.admin.get("/rollout")).status_code == 200
+
+
+async def test_a_release_is_taken_while_readiness_waits_for_a_server() -> None:
+    """Where the stable release enforces probes and its server is gone, another release is the way out."""
+    served, desk = _served(ready=False)
+    answer = await served.admin.post("/rollout", json={"release": "r2", "at_once": True})
+    assert answer.status_code in {200, 202}
+    assert len(desk.asked) == 1
 
 
 async def test_a_process_without_a_desk_says_so() -> None:

@@ -185,7 +185,9 @@ async def test_limits_and_budgets_are_those_of_the_release_that_decides() -> Non
     assert (await wider.post("/rerank", long, {"x-cascade-unit": _STABLE})).status_code == 200
     assert (await wider.post("/rerank", long, {"x-cascade-unit": _CANARY})).status_code == 422
     seen: list[tuple[Arm, float]] = []
-    wider.service.traffic.outcomes = lambda arm, decision, answered: seen.append((arm, decision.deadline_ms))
+    wider.service.traffic.outcomes = lambda arm, decision, answered: seen.append(
+        (arm, 0.0 if decision is None else decision.deadline_ms)
+    )
     for unit in (_STABLE, _CANARY):
         await wider.post("/rerank", BODIES["tei"]("q", TEXTS[:2]), {"x-cascade-unit": unit})
     assert seen == [(Arm.STABLE, 1000.0), (Arm.CANARY, 777.0)]
@@ -199,7 +201,8 @@ async def test_every_decided_request_is_told_once_with_its_arm() -> None:
     await _split(sidecar, stages={"small": stage_of("small"), "large": stage_of("large2")})
     told: list[tuple[Arm, str, bool]] = []
 
-    def listen(arm: Arm, decision: Decision, answered: bool) -> None:
+    def listen(arm: Arm, decision: Decision | None, answered: bool) -> None:
+        assert decision is not None
         told.append((arm, decision.release, answered))
         raise ValueError("kingfisher")
 
@@ -227,6 +230,25 @@ async def test_every_decided_request_is_told_once_with_its_arm() -> None:
     assert metrics['cascade_arm_duration_seconds_count{arm="canary"}'] == 2
 
 
+@pytest.mark.parametrize(
+    "limits", [{"max_request_tokens": 3}, {"max_candidates": 2, "max_documents": 2}], ids=["tokens", "documents"]
+)
+async def test_what_only_the_candidate_does_not_take_is_told_of_its_arm(limits: dict[str, int]) -> None:
+    """A release with narrower limits fails callers that the stable one serves; guardrails hear of it."""
+    sidecar = served()
+    await _split(sidecar, limits=limits)
+    told: list[tuple[Arm, Decision | None, bool]] = []
+    sidecar.service.traffic.outcomes = lambda arm, decision, answered: told.append((arm, decision, answered))
+    body = BODIES["tei"]("kingfisher", TEXTS)
+    refused = await sidecar.post("/rerank", body, {"x-cascade-unit": _CANARY})
+    assert refused.status_code in {413, 422}
+    assert told == [(Arm.CANARY, None, False)]
+    assert (await sidecar.post("/rerank", body, {"x-cascade-unit": _STABLE})).status_code == 200
+    assert [(arm, answered) for arm, _, answered in told[1:]] == [(Arm.STABLE, True)]
+    metrics = await sidecar.metrics()
+    assert metrics['cascade_arm_requests_total{arm="canary",outcome="refused"}'] == 1
+
+
 def test_an_answer_after_its_deadline_is_counted_as_late() -> None:
     """A body that came late left none of its time."""
 
@@ -234,10 +256,12 @@ def test_an_answer_after_its_deadline_is_counted_as_late() -> None:
         sidecar = served()
         await _ask(sidecar, **{"x-request-timeout-ms": "1000"})
         assert (await sidecar.metrics())['cascade_arm_late_total{arm="stable"}'] == 0
-        decisions: list[Decision] = []
+        decisions: list[Decision | None] = []
         sidecar.service.traffic.outcomes = lambda arm, decision, answered: decisions.append(decision)
         await _ask(sidecar)
-        sidecar.service.traffic.decided(replace(decisions[0], total_ms=decisions[0].deadline_ms + 1), answered=True)
+        (first,) = decisions
+        assert first is not None
+        sidecar.service.traffic.decided(replace(first, total_ms=first.deadline_ms + 1), answered=True)
         assert (await sidecar.metrics())['cascade_arm_late_total{arm="stable"}'] == 1
 
     run_virtual(play())
