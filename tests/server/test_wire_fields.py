@@ -150,7 +150,8 @@ def _message(dialect: str, response: httpx.Response) -> str:
 @pytest.fixture(scope="module")
 def served() -> dict[str, Sidecar]:
     """Give the sidecars that the table was made with, by the setting ``rerank_dialect``."""
-    release = release_of(limits={"max_documents": 4})
+    budgets = {"total_ms": 20_000.0, "small_ms": 8000.0, "large_ms": 10_000.0, "reserve_ms": 20.0}  # on the real clock
+    release = release_of(limits={"max_documents": 4}, budgets=budgets)
     return {
         dialect: sidecar(release=release, clock=time.monotonic, max_body_bytes=2048, rerank_dialect=dialect)
         for dialect in ("vllm", "infinity")
