@@ -345,7 +345,7 @@ def test_what_is_no_sidecar_that_rolls_out_is_exit_2(rollout: Rollout, listener:
     assert done.status == 2
     assert done.err.endswith("is not the admin listener of a sidecar that rolls releases out: status 404\n")
     listener.service.desk = listener.desk  # type: ignore[assignment]  # what the routes ask of it
-    listener.service.ready = False
+    listener.service.started = False
     done = rollout("abort")
     assert (done.status, done.err) == (2, f"cascade: {listener.url}: not ready: try again\n")
     listener.desk.told = {"state": "running"}
