@@ -33,7 +33,7 @@ class Listener:
     def afresh(self, desk: FakeDesk | None = None) -> Listener:
         """Return it with another desk behind it, ready, and as if nothing had been decided."""
         desk = desk or FakeDesk()
-        self.service.desk, self.service.ready = cast("Any", desk), True
+        self.service.desk, self.service.started = cast("Any", desk), True
         self.service.traffic.recent = RecentDecisions()
         return replace(self, desk=desk)
 
