@@ -81,7 +81,7 @@ def configuration() -> str:
         _table(model.GuardrailLimits),
         "#### prices\n",
         _table(model.Prices),
-        "#### A smoke query\n\nIts text is in no log, error or table; only `config dump` without `--expand` prints it, with the release as written.\n",
+        "#### A smoke query\n\nIts text is in no log, error or table, and `config dump` tells its length alone.\n",
         _table(model.SmokeQuery),
         "### evidence\n\nNot part of the policy digest. A digest is `sha256:` and that of the file's bytes.\n",
         _table(model.Evidence),

@@ -46,10 +46,9 @@ def _told(counts: Counts, *, complete: bool) -> list[str]:
     ]
     lines = [f"{count} {what}" for count, what in told if count]
     if counts.of_cascade:
-        lines.append(
-            f"{counts.of_cascade} queries were escalated whole by their release: no sample of the traffic; "
-            "q_mode=observe takes the others"
-        )
+        others = "; q_mode=observe takes the others" if counts.of_cascade < counts.queries else ""
+        told_of = "queries were escalated whole by their release: no sample of the traffic"
+        lines.append(f"{counts.of_cascade} {told_of}{others}")
     if counts.keys > 1:
         lines.append(f"{counts.keys} hash keys: a query under two of them is in the table twice")
     return lines

@@ -11,7 +11,7 @@ import yaml
 
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
 from cascade.policy.levels import level_named
-from cascade.rollout.load import variables_of
+from cascade.rollout.load import LoadedRelease, variables_of
 from cascade.rollout.loadable import check_embedded
 from cascade.server.building import query_hash, read_bundle, read_release
 from cascade.server.gate import check_keys
@@ -47,12 +47,15 @@ def dump(
     config: ConfigFile = None,
     expand: Annotated[bool, typer.Option(help="Fill in variables of the release.")] = False,
 ) -> None:
-    """Print effective settings and the release. Tokens are never read; addresses stay unexpanded unless asked."""
+    """Print effective settings and the release. Tokens are never read; addresses stay unexpanded unless asked.
+
+    Of its smoke queries only the lengths are told: they may be what users asked.
+    """
     settings = settings_from(config, release=release)
     loaded = read_release(settings)
     shown: dict[str, Any] = {
         "settings": settings.model_dump(mode="json"),
-        "release": loaded.release.model_dump(mode="json") if expand else dict(loaded.written),
+        "release": loaded.release.model_dump(mode="json") if expand else _as_written(loaded),
         "variables": {
             name: "set" if name in os.environ else "not set" for name in sorted(variables_of(loaded.written))
         },
@@ -60,3 +63,11 @@ def dump(
         "policy_digest": loaded.policy_digest,
     }
     typer.echo(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def _as_written(loaded: LoadedRelease) -> dict[str, Any]:
+    """Return a release as it is written, but for the texts of its smoke queries."""
+    smoke = loaded.release.rollout.model_dump(mode="json")["smoke"]
+    if not smoke:
+        return dict(loaded.written)
+    return {**loaded.written, "rollout": {**loaded.written["rollout"], "smoke": smoke}}

@@ -12,8 +12,8 @@ import orjson
 import typer
 
 from cascade.cli.explain_found import Found, by_id, in_line, latest
-from cascade.cli.explain_line import explained_of
-from cascade.cli.explain_rule import rule_words
+from cascade.cli.explain_line import ExplainedLine, explained_of
+from cascade.cli.explain_rule import is_of, rule_words
 from cascade.cli.explain_words import Said, pair_words, words_of
 from cascade.cli.rollout_words import plain
 from cascade.errors import ConfigError
@@ -76,10 +76,11 @@ def _found(records: list[str], decision_id: str | None, last: int | None) -> lis
 def _explained(found: Found, loaded: LoadedRelease | None) -> dict[str, Any]:
     line = explained_of(found.told)
     said: list[Said] = list(words_of(line, found.head))
+    pair = None if found.pair is None else explained_of(found.pair)
     if loaded is not None:
-        said.insert(2, ("rules", rule_words(line, found.head, loaded)))
-    if found.pair is not None:
-        said.append(pair_words(line, explained_of(found.pair)))
+        said.insert(2, ("rules", _rules(loaded, line, found, pair)))
+    if pair is not None:
+        said.append(pair_words(line, pair))
     return {
         "decision_id": line.decision_id,
         "said": [{"of": about, "lines": lines} for about, lines in said],
@@ -88,6 +89,13 @@ def _explained(found: Found, loaded: LoadedRelease | None) -> dict[str, Any]:
         "shadow": found.pair,
         "shadow_head": found.pair_head,
     }
+
+
+def _rules(loaded: LoadedRelease, line: ExplainedLine, found: Found, pair: ExplainedLine | None) -> tuple[str, ...]:
+    """Return the rules of a release: for the decision that was asked about, or for the other of the pair where it took that."""
+    if pair is not None and not is_of(line, found.head, loaded) and is_of(pair, found.pair_head, loaded):
+        return (f"of {pair.decision_id}", *rule_words(pair, found.pair_head, loaded))
+    return rule_words(line, found.head, loaded)
 
 
 def _lines(told: dict[str, Any]) -> Iterator[str]:

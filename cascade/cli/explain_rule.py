@@ -12,12 +12,12 @@ from cascade.policy.levels import at_level, level_names
 from cascade.rollout.load import LoadedRelease
 from cascade.rollout.words import depth_words, escalation_words, time_words
 
-__all__ = ["rule_words"]
+__all__ = ["is_of", "rule_words"]
 
 
 def rule_words(line: ExplainedLine, head: Mapping[str, Any] | None, loaded: LoadedRelease) -> tuple[str, ...]:
     """Return the rules of a release at the decision's load level; or that it is not the release that decided."""
-    if not _is_of(line, head, loaded):
+    if not is_of(line, head, loaded):
         return (f"release {loaded.release.release}, {loaded.digest}, is not the one that decided this",)
     if line.load_level not in level_names(loaded.release):
         return (f"the release has no load level {line.load_level}",)
@@ -30,7 +30,7 @@ def rule_words(line: ExplainedLine, head: Mapping[str, Any] | None, loaded: Load
     return (*said, f"time: {time_words(release.budgets)}")
 
 
-def _is_of(line: ExplainedLine, head: Mapping[str, Any] | None, loaded: LoadedRelease) -> bool:
+def is_of(line: ExplainedLine, head: Mapping[str, Any] | None, loaded: LoadedRelease) -> bool:
     """Tell whether a release decided: by its digest where that is known, else by its name."""
     if head is None:
         return line.release == loaded.release.release

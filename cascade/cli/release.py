@@ -40,7 +40,8 @@ def build(
     The same input makes the same bytes. A bundle is never changed.
     """
     loaded = build_bundle(release, out, os.environ, None if key is None else read_signing_key(key))
-    typer.echo(f"{out}: release {loaded.release.release}, {loaded.digest}")
+    signed = "" if key is None else ", signed"
+    typer.echo(f"{out}: release {loaded.release.release}, {loaded.digest}{signed}")
 
 
 @app.command()

@@ -58,7 +58,12 @@ def start(
     at_once: Annotated[
         bool, typer.Option("--at-once", help="Give it all traffic after its activation, without steps.")
     ] = False,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Let warnings of its verification pass.")] = False,
+    lenient: Annotated[
+        bool,
+        typer.Option(
+            "--lenient", help="Let warnings of its verification pass; probes and smoke queries count all the same."
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would have to show.")] = False,
     admin: _Address = None,
     key_env: _KeyEnv = None,

@@ -27,10 +27,16 @@ __all__ = ["guardrails_table", "status_view", "within_table"]
 
 _WIDE: Final = 120
 _WIDEST: Final = 160
-_STATES: Final = {"completed": "green", "rolled_back": "bold red", "refused": "bold red", "aborted": "yellow"}
+_STATES: Final = {
+    "completed": "green",
+    "rolled_back": "bold red",
+    "refused": "bold red",
+    "aborted": "yellow",
+    "replaced": "yellow",
+}
 _VERDICTS: Final = {"pass": "green", "fail": "bold red", "inconclusive": "yellow"}
 _TIMES: Final = ("asked_at", "downloaded_at", "activated_at")
-_TURNED_DOWN: Final = frozenset({"rolled_back", "refused", "aborted"})
+_TURNED_DOWN: Final = frozenset({"rolled_back", "refused", "aborted", "replaced"})
 
 
 def status_view(status: Mapping[str, Any], width: int) -> Iterator[RenderableType]:
@@ -101,8 +107,11 @@ def guardrails_table(guardrails: Sequence[Mapping[str, Any]], width: int) -> Tab
         table.add_row(*row, *([Text(plain(each.get("why", "")))] if width >= _WIDE else []))
     if width >= _WIDE:
         table.columns[-1].no_wrap = False
-    if not all(each.get("needed", True) for each in guardrails):
-        table.caption = Text("* the step does not wait for it", style="dim")
+    notes = [] if all(each.get("needed", True) for each in guardrails) else ["* the step does not wait for it"]
+    if any(each["name"] == "cost" for each in guardrails):
+        notes.append("cost: of a request, in the unit of prices")
+    if notes:
+        table.caption = Text("; ".join(notes), style="dim")
         table.caption_justify = "left"
     return table
 

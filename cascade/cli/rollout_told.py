@@ -55,7 +55,8 @@ def history_view(history: list[dict[str, Any]]) -> Iterator[Text]:
         asked = [word for word, said in (("at once", each.get("at_once")), ("lenient", each.get("lenient"))) if said]
         what = plain(each["what"]).replace("_", " ")
         share = f"at {percent(each['share'])}" if each["share"] else ""
-        parts = [what, plain(each["release"]), short_digest(each["digest"], 12), share, *asked]
+        step = f"at the step {plain(each['step'])}" if each["what"] == "refused" and each.get("step") else ""
+        parts = [what, plain(each["release"]), short_digest(each["digest"], 12), share, step, *asked]
         yield Text(f"{when(each['at'])}  {'  '.join(filter(None, parts))}")
         yield from (Text(f"    {plain(why)}") for why in each["why"])
         guardrails = (each.get("evidence") or {}).get("guardrails") or []

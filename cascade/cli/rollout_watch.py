@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from cascade.cli.rollout_admin import NoAnswer
 from cascade.cli.rollout_tables import status_view
-from cascade.cli.rollout_words import duration, headline, plain, state_of
+from cascade.cli.rollout_words import duration, headline, plain, state_of, when
 
 __all__ = ["watch"]
 
@@ -27,16 +28,17 @@ def watch(
     *,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
     """Look each second, until Ctrl-C. A sidecar that does not answer, as one that is restarted, is asked again.
 
-    Where there is no terminal a line is written at each change.
+    Where there is no terminal a line is written at each change, with the time, in UTC.
     """
     try:
         if console.is_terminal:
             _live(look, console, sleep, clock)
         else:
-            _lines(look, console, sleep)
+            _lines(look, console, sleep, now)
     except KeyboardInterrupt:
         return
 
@@ -58,7 +60,7 @@ def _live(look: Look, console: Console, sleep: Callable[[float], None], clock: C
             sleep(_LOOK_S)
 
 
-def _lines(look: Look, console: Console, sleep: Callable[[float], None]) -> None:
+def _lines(look: Look, console: Console, sleep: Callable[[float], None], now: Callable[[], datetime]) -> None:
     last = None
     while True:
         try:
@@ -67,6 +69,6 @@ def _lines(look: Look, console: Console, sleep: Callable[[float], None]) -> None
         except NoAnswer as error:
             line = f"no news: {plain(error)}; asked again"
         if line != last:
-            console.print(Text(line), soft_wrap=True)
+            console.print(Text(f"{when(now())}  {line}"), soft_wrap=True)
         last = line
         sleep(_LOOK_S)

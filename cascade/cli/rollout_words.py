@@ -111,6 +111,7 @@ _SENTENCES: Final = {
     "rolled_back": "{refused} was rolled back; {stable} decides all traffic",
     "refused": "{refused} was refused at {refused_at}; {stable} decides all traffic",
     "aborted": "{refused} was aborted; {stable} decides all traffic",
+    "replaced": "{refused} was replaced; {stable} decides all traffic",
 }
 
 

@@ -299,10 +299,8 @@ def _chosen(table: ScoreTable) -> Iterator[str]:
     """Say how many queries of decision records are no sample of the traffic: a release chose to escalate them whole."""
     modes = table.of_queries("q_mode") if "q_mode" in table.attributes else ()
     if count := modes.count("cascade"):
-        yield (
-            f"{count} of {len(modes)} queries were escalated whole by a release: no sample of the traffic; "
-            "--where q_mode=observe leaves them out"
-        )
+        rest = "; --where q_mode=observe leaves them out" if count < len(modes) else ""
+        yield f"{count} of {len(modes)} queries were escalated whole by a release: no sample of the traffic{rest}"
 
 
 def _guessed(table: ScoreTable, asked: Asked) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final, NamedTuple
 
 __all__ = ["TextLimiter"]
@@ -35,6 +35,7 @@ class TextLimiter:
         self.in_flight = 0
         self.tokens_in_flight = 0
         self._waiters: deque[tuple[_Need, asyncio.Future[_Need], float]] = deque()
+        self._watching: list[Callable[[], None]] = []
 
     @property
     def limit(self) -> int:
@@ -73,6 +74,16 @@ class TextLimiter:
         _check(texts, tokens)
         self._limit, self._token_limit = texts, tokens
         self._grant()
+        self._tell()
+
+    @contextmanager
+    def watched(self, changed: Callable[[], None]) -> Iterator[None]:
+        """Call ``changed`` inside the block whenever room was given back or the limits are others: those in line have had theirs."""
+        self._watching.append(changed)
+        try:
+            yield
+        finally:
+            self._watching.remove(changed)
 
     @asynccontextmanager
     async def hold(self, texts: int, tokens: int = 0) -> AsyncIterator[None]:
@@ -116,6 +127,7 @@ class TextLimiter:
         self.in_flight -= held.texts
         self.tokens_in_flight -= held.tokens
         self._grant()
+        self._tell()
 
     def _grant(self) -> None:
         while self._waiters:
@@ -126,6 +138,10 @@ class TextLimiter:
             self._waiters.popleft()
             self._take(need)
             turn.set_result(need)
+
+    def _tell(self) -> None:
+        for changed in self._watching:
+            changed()
 
 
 def _check(texts: int, tokens: int) -> None:

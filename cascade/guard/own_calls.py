@@ -13,7 +13,10 @@ _OWN: ContextVar[bool] = ContextVar("own", default=False)
 
 @contextmanager
 def own_calls() -> Iterator[None]:
-    """Have the calls inside the block, those of tasks begun in it too, say nothing of how large a call usually is."""
+    """Have the calls inside the block, those of tasks begun in it too, say nothing of how large a call usually is.
+
+    Nor do those that fail count for a breaker.
+    """
     token = _OWN.set(True)
     try:
         yield

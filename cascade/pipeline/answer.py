@@ -30,8 +30,11 @@ class Answering:
     hash_query: Callable[[str], str]
     arm: Arm = Arm.STABLE
 
-    def rank(self, run: Run, started: float, asked_ms: float) -> Ranking:
-        """Return the best order that the run's scores make, and what was decided; ``started`` is on the clock."""
+    def rank(self, run: Run, started: float, asked_ms: float, arm: Arm | None = None) -> Ranking:
+        """Return the best order that the run's scores make, and what was decided; ``started`` is on the clock.
+
+        ``arm`` is the one that the request was given to, None for that of this pipeline.
+        """
         request = run.request
         candidates = request.candidates
         order, placed_by = merge(len(candidates), run.small, self._block(run))
@@ -67,7 +70,7 @@ class Answering:
             deadline_ms=asked_ms,
             total_ms=elapsed_s * 1000,
             own_ms=max(0.0, elapsed_s - run.awaited_s) * 1000,
-            arm=self.arm,
+            arm=self.arm if arm is None else arm,
         )
         return Ranking(results, decision)
 

@@ -44,7 +44,7 @@ class Pipeline:
     where it was fitted for other stages: then the safe mode decides. ``recorder`` is told of every
     decided request; in mode observe, ``beside`` bounds how many the small stage scores at a time for it.
     ``under_way`` can end the time of every request at once. ``pressure`` is told of every request.
-    ``arm`` is what its decisions are tagged with. ``tap`` is offered every request that it answered.
+    ``arm`` is what decisions are tagged with whose request was given to none. ``tap`` is offered every request that it answered.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class Pipeline:
         """Return the ranking of a valid request before its deadline.
 
         ``arrived`` is when the request came, on the pipeline's clock. ``unscored`` is why no stage is to be asked:
-        then the answer is first-stage order, at once. ``assigned`` is how the request came to this arm, for the
-        record. Raises NotAnswered only for a caller that asked for an error in place of a degraded answer.
+        then the answer is first-stage order, at once. ``assigned`` is how the request came to its arm, for the
+        decision and the record. Raises NotAnswered only for a caller that asked for an error in place of a degraded answer.
         """
         started = self._clock() if arrived is None else arrived
         run = Run(request, self._new_id())
@@ -153,7 +153,7 @@ class Pipeline:
             self._pressure.left(self.level.index)
         if self.level.is_above_normal and changes_means(self.normal, self.release, request):
             run.degrade(DegradedReason.LOAD_LEVEL)
-        ranking = self._answering.rank(run, started, asked_ms)
+        ranking = self._answering.rank(run, started, asked_ms, assigned.arm)
         self._pressure.answered(ranking.decision, admitted=unscored is None)
         self._keeping.keep(run, ranking, assigned)
         if ranking.decision.degraded and (request.fail_closed or self.release.fallback == "error"):

@@ -29,6 +29,7 @@ Release = TypeVar("Release", bound=Serving)
 _PROBE_MS: Final = 5000.0
 _START_S: Final = 60.0
 """A model that is computed here may have to be loaded."""
+_ONLY_WARNINGS: Final = "all of these are warnings: lenient (of all releases: strict_activation: false) lets them pass"
 _UNREACHED_S: Final = 10.0
 """How long a server that does not answer yet is asked again: it may be starting too."""
 
@@ -64,7 +65,7 @@ class Refused(CascadeError):
 class Asked:
     """A release that is to be activated: where it lies, and where it is known which one it must be.
 
-    ``lenient`` lets warnings pass, and where the release only warns of them, failed probes.
+    ``lenient`` lets warnings of `verify` pass, and nothing else.
     """
 
     path: Path
@@ -149,11 +150,11 @@ class Activation(Generic[Release]):
         said = release.bundle.loaded.release
         if said.probe != "off":
             odd = await self._probed(release)
-            if not (asked.lenient and said.probe == "warn"):
-                away = all(probe.verdict is Verdict.FAILED for probe in odd.values())
-                self._refuse([f"{name} stage: {_words(probe)}" for name, probe in odd.items()], passing=away)
+            away = all(probe.verdict is Verdict.FAILED for probe in odd.values())
+            self._refuse([f"{name} stage: {_words(probe)}" for name, probe in odd.items()], passing=away)
         self._begin(ActivationStep.SMOKE)
-        self._refuse(await smoke(release, said.rollout.smoke))
+        smoked = await smoke(release, said.rollout.smoke)
+        self._refuse([one.what for one in smoked], passing=all(one.is_away for one in smoked))
         self._begin(ActivationStep.FINGERPRINT)
         self._refuse(release.unlike())
 
@@ -202,8 +203,10 @@ def _against(found: Verification, *, lenient: bool) -> list[str]:
     """Return what speaks against a release that was looked at."""
     if found.passes(strict=not lenient):
         return []
-    return [one.what for one in found.findings if not lenient or one.severity is Severity.ERROR]
+    told = [one.what for one in found.findings if not lenient or one.severity is Severity.ERROR]
+    return [*told, _ONLY_WARNINGS] if found.passes(strict=False) else told
 
 
 def _words(probe: Probe) -> str:
-    return f"{probe.verdict} ({probe.code})" if probe.code else probe.verdict
+    said = probe.reason or probe.verdict
+    return f"{said} ({probe.code})" if probe.code else said

@@ -6,7 +6,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["is_canary", "place"]
+__all__ = ["place", "unit_number"]
 
 _BITS: Final = 53
 """As many as a double holds exactly: more would round the last places up to 1."""
@@ -15,15 +15,17 @@ _BITS: Final = 53
 def place(unit: str, salt: str) -> float:
     """Return where a unit of traffic stands in [0, 1): always the same for one salt, unrelated for another.
 
+    The canary answers those below its share, so that a larger share only adds members.
+
     It is the first 53 bits of BLAKE2b-64 of the unit in UTF-8, keyed by BLAKE2b-256 of the salt, over 2^53.
     """
     hashed = blake2b(unit.encode("utf-8", "replace"), key=_key(salt), digest_size=8).digest()
     return (int.from_bytes(hashed) >> (64 - _BITS)) / 2.0**_BITS
 
 
-def is_canary(unit: str, salt: str, share: float) -> bool:
-    """Tell whether a unit is among the ``share`` that the canary answers. A larger share only adds members."""
-    return place(unit, salt) < share
+def unit_number(at: float) -> int:
+    """Return a number of the unit at a place: its last 20 bits, which say nothing of the arm."""
+    return int(at * 2.0**_BITS) & 0xFFFFF
 
 
 @lru_cache(maxsize=8)

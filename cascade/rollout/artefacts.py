@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +36,7 @@ class Artefacts:
         name = artefact_name(digest)
         data = self.held.get(name)
         if data is None and self.named is not None and (path := self.named / name).is_file():
-            data = read_bounded(path, LARGEST_ARTEFACT)
+            data = read_bounded(path, LARGEST_ARTEFACT, plain=True)
         if data is None:
             return self._search(digest)
         found = artefact_digest(data)
@@ -45,7 +47,7 @@ class Artefacts:
     def _search(self, digest: str) -> bytes:
         for path in (path for folder in self.indexed for path in sorted(folder.glob("*.json"))):
             try:
-                data = read_bounded(path, LARGEST_ARTEFACT)
+                data = read_bounded(path, LARGEST_ARTEFACT, plain=True)
             except ConfigError:
                 continue  # what cannot be read, or is no artefact by its size, is not the one
             if artefact_digest(data) == digest:
@@ -62,13 +64,22 @@ def artefact_name(digest: str) -> str:
     return f"{digest.removeprefix('sha256:')}.json"
 
 
-def read_bounded(path: Path, most: int) -> bytes:
-    """Return a file's bytes. Raises ConfigError where it cannot be read or is larger than ``most``."""
+def read_bounded(path: Path, most: int, *, plain: bool = False) -> bytes:
+    """Return a file's bytes. Raises ConfigError where it cannot be read or is larger than ``most``.
+
+    With ``plain`` it must be a regular file: a pipe that nobody writes to would be waited for without end.
+    """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_opened_at_once if plain else None) as file:
+            if plain and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path}: not a regular file")
             data = file.read(most + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {type(error).__name__}") from None
     if len(data) > most:
         raise ConfigError(f"{path}: larger than {most} bytes")
     return data
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)

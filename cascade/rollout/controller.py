@@ -129,6 +129,11 @@ class RolloutController:
         if self._ranking is not None:
             self._ranking.add(loss)
 
+    def pair_left_out(self, outcome: str) -> None:
+        """Take note of a request in the shadow's sample that gave no pair, by what became of it."""
+        if self._ranking is not None:
+            self._ranking.left_out(outcome)
+
     def observe_gold(self, loss: float) -> None:
         """Take the ranking loss on a judged query, in [-1, 1]. Raises ConfigError for another number."""
         if self._gold is not None:

@@ -13,15 +13,15 @@ from cascade.rollout.activation import Refused
 from cascade.rollout.bringing_in import BringingIn
 from cascade.rollout.controller import RolloutVerdict
 from cascade.rollout.desk_status import status_of
-from cascade.rollout.guardrails import Observed
+from cascade.rollout.following import Following
+from cascade.rollout.guardrails import Settled
 from cascade.rollout.history import Happened, KeptCandidate
-from cascade.rollout.later import Later
 from cascade.rollout.ledger import Ledger
 from cascade.rollout.moves import Moves
+from cascade.rollout.names import is_digest
 from cascade.rollout.ports import Found, Serving, Source
-from cascade.rollout.sources.desired import Desired
 from cascade.rollout.trial import Rate
-from cascade.types import Arm, Decision
+from cascade.types import Arm
 
 __all__ = ["TICK_S", "Desk"]
 
@@ -31,14 +31,13 @@ TICK_S: Final = 1.0
 """How often the controller is asked, and so at most the time from its verdict to the traffic."""
 _KEEP_S: Final = 10.0
 """How old the controller's numbers may be that a restart goes on from."""
-_IS_STABLE: Final = "the source names the stable release"
 
 
 class Desk(Generic[Release]):
     """Hold the desired release against the active one, again and again, and move traffic as the controller says.
 
-    ``find`` returns the bundle that a digest or a name means and ``put`` one that is uploaded, None where that may not
-    be; both raise ConfigError. ``foresee`` tells what a bundle will have to show against the stable release, at so many
+    ``find`` returns the bundle that a digest or a name means, or raises ConfigError or Refused, and ``put`` one that is
+    uploaded, None where that may not be, or raises ConfigError. ``foresee`` tells what such a one will have to show against the stable release, at so many
     requests a second. ``within`` tells how soon each guardrail rolls a candidate back, at so many requests a
     second. The loop, `run`, keeps to ``clock``.
     """
@@ -51,7 +50,7 @@ class Desk(Generic[Release]):
         *,
         find: Callable[[str], Awaitable[Found]],
         put: Callable[[bytes], Awaitable[Found]] | None = None,
-        foresee: Callable[[Release, Found, float], Awaitable[dict[str, Any]]] | None = None,
+        foresee: Callable[[Release, str, float], Awaitable[dict[str, Any]]] | None = None,
         clock: Clock,
         count_fault: Callable[[BaseException], None],
         source: Source | None = None,
@@ -67,15 +66,22 @@ class Desk(Generic[Release]):
         self._foresee = foresee
         self._clock = clock
         self._count_fault = count_fault
-        self._source = source
-        self._source_name = source_name
         self._lenient = lenient
         self._within = within
-        self._desired: Desired | None = None
         self._wake = asyncio.Event()
         self._kept_at = clock()
-        self._later = Later(clock)
         self._rate = Rate(clock)
+        self._following = Following(
+            source,
+            source_name,
+            moves,
+            bringing_in,
+            ledger,
+            lenient=lenient,
+            clock=clock,
+            count_fault=count_fault,
+            news=self._wake.set,
+        )
         moves.serves()
 
     async def start(self, wanted: str, *, at_once: bool = False, lenient: bool = False) -> dict[str, Any]:
@@ -84,7 +90,7 @@ class Desk(Generic[Release]):
         Raises ConfigError for an unknown release, and without ``at_once`` while another is under way; Refused where
         an activation step fails.
         """
-        found = await self._find(wanted)
+        found = await self._found(wanted)
         trial = self._moves.trial
         if found.digest == self._moves.stable.digest:
             raise ConfigError("that release is the stable one already")
@@ -109,6 +115,14 @@ class Desk(Generic[Release]):
         )
         return self.status()
 
+    async def _found(self, wanted: str) -> Found:
+        try:
+            return await self._find(wanted)
+        except Refused as refused:
+            digest = wanted if is_digest(wanted) else None
+            self._ledger.note(Happened.REFUSED, wanted, digest, step=refused.step, why=refused.why)
+            raise
+
     async def put(self, bundle: bytes) -> str:
         """Take an uploaded bundle, the bytes of a tar, and return its digest, to be started by.
 
@@ -126,7 +140,7 @@ class Desk(Generic[Release]):
         """
         if self._foresee is None:
             raise ConfigError("what a release will have to show is not told here")
-        return await self._foresee(self._moves.stable, await self._find(wanted), self._rate.per_s())
+        return await self._foresee(self._moves.stable, wanted, self._rate.per_s())
 
     async def promote(self, *, force: bool = False) -> dict[str, Any]:
         """Go on to the next step before its time; with ``force`` without the evidence too.
@@ -164,36 +178,27 @@ class Desk(Generic[Release]):
         trial = self._moves.trial
         within = [] if trial is None else self._within(trial.candidate, self._rate.per_s())
         told = status_of(self._ledger.remembered, trial, self._bringing_in.step, within)
-        desired = self._desired
-        told["desired"] = (
-            None
-            if desired is None
-            else {
-                "release": desired.name,
-                "digest": desired.digest,
-                "source": self._source_name,
-                "asked_at": desired.asked_at,
-                "fault": desired.fault,
-            }
-        )
+        told["desired"] = self._following.told()
         return told
 
     def history(self) -> list[dict[str, Any]]:
         """Return what happened, latest first, with the evidence of each step."""
         return [entry.model_dump(mode="json") for entry in reversed(self._ledger.remembered.history)]
 
-    def told(self, arm: Arm, decision: Decision | None, answered: bool) -> None:
+    def told(self, settled: Settled) -> None:
         """Take note of a request; where a guardrail fails by it, the candidate is gone before the next one.
 
-        None stands for the decision of a request that its release does not take.
+        What a release settled that had the arm before counts for neither of the two that are compared.
         """
         trial = self._moves.trial
         try:
             self._rate.count()
-            if trial is None or (arm is Arm.CANARY and decision and decision.release != trial.candidate.name):
+            if trial is None:
                 return
-            observed = Observed(arm, error=True) if decision is None else trial.judge.observed(decision, answered)
-            trial.controller.observe(observed)
+            compared = trial.candidate if settled.arm is Arm.CANARY else self._moves.stable
+            if settled.digest != compared.digest:
+                return
+            trial.controller.observe(trial.judge.observed(settled))
             if trial.controller.failed:
                 self.tick()
                 self._wake.set()  # what happened is kept at once
@@ -202,12 +207,12 @@ class Desk(Generic[Release]):
 
     async def run(self) -> None:
         """Go on from where a restart left off, then look at the source and tick, until cancelled."""
-        watching = asyncio.create_task(self._watch(), name="looks at the desired release")
+        watching = asyncio.create_task(self._following.watch(), name="looks at the desired release")
         ticking = asyncio.create_task(self._ticks(), name="asks the controller")
         try:
             await self._guarded(self._bringing_in.resume)
             while True:
-                await self._guarded(self._look)
+                await self._guarded(self._following.look)
                 await self._guarded(self._keep)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
@@ -243,52 +248,6 @@ class Desk(Generic[Release]):
         self._moves.keep_numbers()
         await self._ledger.save()
         await self._moves.aclose()
-
-    async def _watch(self) -> None:
-        """Hold what the source says; the loop compares it with what is active, so that nothing hangs on an event."""
-        while self._source is not None:
-            try:
-                async for desired in self._source.changes():
-                    self._desired = desired
-                    self._wake.set()
-            except Exception as error:  # noqa: BLE001 - the boundary of a background task: it goes on looking
-                self._count_fault(error)
-            await asyncio.sleep(TICK_S)
-
-    async def _look(self) -> None:
-        """Hold what the source desires against what is active; bring it in where that was not dealt with yet."""
-        desired, trial = self._desired, self._moves.trial
-        if desired is None or desired.digest is None or desired.path_in_store is None:
-            return
-        if desired.digest == self._ledger.remembered.seen or self._later.waits(desired.digest):
-            return
-        if desired.digest == self._moves.stable.digest:
-            await self._bringing_in.cancel(_IS_STABLE)
-            if desired.digest != self._moves.stable.digest:  # what was cancelled had got all traffic just before
-                return
-            self._moves.take_back(Happened.REPLACED, (_IS_STABLE,))
-        elif (trial is None or trial.candidate.digest != desired.digest) and not await self._bring_in(desired):
-            return
-        self._ledger.set(seen=desired.digest)
-
-    async def _bring_in(self, desired: Desired) -> bool:
-        """Bring a desired release in; tell whether that is dealt with, whatever came of it."""
-        kept = KeptCandidate(
-            release=desired.name or "",
-            digest=desired.digest or "",
-            path=str(desired.path_in_store),
-            asked_at=desired.asked_at or self._ledger.now(),
-            downloaded_at=desired.downloaded_at,
-            lenient=self._lenient,
-            by_source=True,
-        )
-        try:
-            await self._bringing_in.run(kept)
-        except Refused as refused:
-            if refused.passing:  # that a server is away says nothing of the release
-                self._later.put_off(kept.digest)
-                return False
-        return True
 
     async def _keep(self) -> None:
         now = self._clock()

@@ -13,6 +13,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cascade.errors import ConfigError
+from cascade.telemetry.folders import keep_names
 
 __all__ = [
     "MOST_ENTRIES",
@@ -42,6 +43,7 @@ class RolloutState(StrEnum):
     ROLLED_BACK = "rolled_back"
     REFUSED = "refused"
     ABORTED = "aborted"
+    REPLACED = "replaced"
 
 
 class Happened(StrEnum):
@@ -57,6 +59,11 @@ class Happened(StrEnum):
     ABORTED = "aborted"
     REPLACED = "replaced"
     REFUSED = "refused"
+
+
+_TAKEN_BACK: Final = frozenset({Happened.ROLLED_BACK, Happened.ABORTED})
+_SETTLES: Final = _TAKEN_BACK | {Happened.SERVED, Happened.COMPLETED}
+"""What tells the last of a release: whether it was taken back, or got all traffic."""
 
 
 class _Kept(BaseModel):
@@ -80,6 +87,10 @@ class Entry(_Kept):
     lenient: bool = False
     why: tuple[str, ...] = ()
     evidence: dict[str, Any] | None = None
+
+
+def _is_again(before: Entry, entry: Entry) -> bool:
+    return entry.what is Happened.REFUSED and before.model_copy(update={"at": entry.at}) == entry
 
 
 class KeptRelease(_Kept):
@@ -136,8 +147,25 @@ class Remembered(_Kept):
     history: tuple[Entry, ...] = ()
 
     def with_entry(self, entry: Entry) -> Remembered:
-        """Return it with one thing more that happened; the oldest go."""
-        return self.model_copy(update={"history": (*self.history, entry)[-MOST_ENTRIES:]})
+        """Return it with one thing more that happened; the oldest go.
+
+        A refusal that came again, as of a release whose server stays away, takes the place of the one before.
+        """
+        before = self.history[:-1] if self.history and _is_again(self.history[-1], entry) else self.history
+        return self.model_copy(update={"history": (*before, entry)[-MOST_ENTRIES:]})
+
+    def taken_back(self) -> frozenset[str]:
+        """Return the digests of what a guardrail or an operator took back, and that did not decide all traffic since."""
+        last = {} if self.refused is None else {self.refused.digest: self.refused.step}
+        last |= {entry.digest: entry.what for entry in self.history if entry.digest and entry.what in _SETTLES}
+        return frozenset(digest for digest, what in last.items() if what in _TAKEN_BACK)
+
+    def name_of(self, digest: str) -> str:
+        """Return the name of a release that is known here, else nothing."""
+        names = {entry.digest: entry.release for entry in self.history}
+        if self.stable is not None:
+            names[self.stable.digest] = self.stable.release
+        return names.get(digest, "")
 
 
 class Keeps(Protocol):
@@ -192,8 +220,4 @@ class StateFile:
             with suppress(OSError):
                 Path(aside).unlink()
             raise
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        keep_names(folder)

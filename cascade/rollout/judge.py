@@ -9,10 +9,10 @@ from typing import Any
 from cascade.errors import ConfigError
 from cascade.policy.release import Release
 from cascade.rollout.controller import RolloutController
-from cascade.rollout.guardrails import Observed, changes, observed_of, pricings
+from cascade.rollout.guardrails import Observed, Settled, changes, observed_of, pricings
 from cascade.rollout.trial import Judge
 from cascade.telemetry.logs import note
-from cascade.types import Arm, Decision, StageName
+from cascade.types import Arm
 
 __all__ = ["judge_of"]
 
@@ -20,18 +20,17 @@ __all__ = ["judge_of"]
 def judge_of(
     stable: Release, candidate: Release, *, now: float, has_gold: bool, kept: Mapping[str, Any] | None = None
 ) -> Judge:
-    """Return the controller of a candidate, and what it is told of a decision of either arm.
+    """Return the controller of a candidate, and what it is told of a request of either arm.
 
     ``kept`` is its state before a restart; where that cannot be read the candidate begins again at its first step, and
     the log says so. Raises ConfigError for a serializer that does not exist.
     """
     rules, differs = candidate.rollout, asdict(changes(stable, candidate))
     price_of_stable, price_of_candidate = pricings(stable, candidate)
+    within_ms = min(release.budgets.total_ms for release in (stable, candidate))
 
-    def observed(decision: Decision, answered: bool) -> Observed:
-        price = price_of_candidate if decision.arm is Arm.CANARY else price_of_stable
-        small, large = (_top(decision, stage) for stage in (StageName.SMALL, StageName.LARGE))
-        return observed_of(decision, answered, price, small_top=small, large_top=large)
+    def observed(settled: Settled) -> Observed:
+        return observed_of(settled, price_of_candidate if settled.arm is Arm.CANARY else price_of_stable, within_ms)
 
     if kept is not None:
         try:
@@ -39,7 +38,3 @@ def judge_of(
         except ConfigError as error:
             note("warning", "rollout begins again", release=candidate.release, why=str(error))
     return Judge(RolloutController(rules, **differs, has_gold=has_gold, started_at=now), observed)
-
-
-def _top(decision: Decision, stage: StageName) -> float | None:
-    return max((one.top for one in decision.rounds if one.stage is stage and one.top is not None), default=None)

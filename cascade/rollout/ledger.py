@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cascade.rollout.history import Entry, Happened, Keeps, Remembered, RolloutState
 from cascade.rollout.sources.looking import OffLoop
+from cascade.telemetry.folders import why_not
 from cascade.telemetry.logs import note
 
 __all__ = ["Ledger"]
@@ -26,8 +27,8 @@ _ENDS: Final = {
 class Ledger:
     """Hold what is remembered of rollouts, and keep it where there is a place for it.
 
-    ``now`` is the wall clock. ``ended`` is told of each rollout that ends, by what came of it. What cannot be kept, on a full disk say, is counted as a fault and told once; the rollout
-    goes on.
+    ``now`` is the wall clock. ``ended`` is told of each rollout that ends, by what came of it. That it cannot be kept, on a
+    full disk say, is told once, and again after it was well; the rollout goes on.
     """
 
     def __init__(
@@ -37,18 +38,17 @@ class Ledger:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         off_loop: OffLoop = asyncio.to_thread,
-        count_fault: Callable[[BaseException], None],
         ended: Callable[[str], None] = lambda outcome: None,
     ) -> None:
         self.remembered = remembered or Remembered()
         self._keeps = keeps
         self._now = now
         self._off_loop = off_loop
-        self._count_fault = count_fault
         self._ended = ended
         self._kept: Remembered | None = None
         self._failed = False
         self._one = asyncio.Lock()
+        self._writing: asyncio.Future[None] | None = None
 
     def now(self) -> str:
         """Return the time of day as it is written down."""
@@ -79,17 +79,24 @@ class Ledger:
         )
 
     async def save(self) -> None:
-        """Keep what is remembered, unless that is what was kept last."""
+        """Keep what is remembered, unless that is what was kept last.
+
+        A write goes on where who waits for it is cancelled; the next one waits for its end, so that the last one stands.
+        """
         async with self._one:
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
             keeps, remembered = self._keeps, self.remembered
             if keeps is None or remembered is self._kept:
                 return
+            self._writing = asyncio.ensure_future(self._off_loop(lambda: keeps.write(remembered)))
             try:
-                await self._off_loop(lambda: keeps.write(remembered))
+                await asyncio.shield(self._writing)
             except OSError as error:
-                self._count_fault(error)
                 if not self._failed:
-                    note("error", "rollout state cannot be kept", why=type(error).__name__)
+                    note("error", "rollout state cannot be kept", why=why_not(error))
                 self._failed = True
                 return
+            if self._failed:
+                note("info", "rollout state is kept again")
             self._kept, self._failed = remembered, False

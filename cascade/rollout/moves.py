@@ -72,7 +72,7 @@ class Moves(Generic[Release]):
         if kept.at_once:
             self._retire(self._traffic.activate(release))
             return
-        trial = Trial(release, self._judge_of(self.stable, release, kept.controller))
+        trial = Trial(release, self._judge_of(self.stable, release, kept.controller), lenient=kept.lenient)
         try:
             self._traffic.split(release, trial.controller.share)
             trial.beside = self._beside_of(self.stable, release, trial.judge)
@@ -134,7 +134,10 @@ class Moves(Generic[Release]):
         self.show()
 
     def take_back(self, what: Happened, why: tuple[str, ...], evidence: dict[str, Any] | None = None) -> None:
-        """Let the stable release decide everything again; the evidence stays in the history."""
+        """Let the stable release decide everything again; the evidence stays in the history.
+
+        ``what`` is rolled back, aborted or replaced.
+        """
         trial, self.trial = self.trial, None
         if trial is None:
             return
@@ -143,8 +146,7 @@ class Moves(Generic[Release]):
         if gone is not None:
             self._retire(gone, trial.beside)
         told = trial.controller.told() if evidence is None else evidence
-        state = RolloutState.ROLLED_BACK if what is Happened.ROLLED_BACK else RolloutState.ABORTED
-        self._ledger.set(state=state, candidate=None)
+        self._ledger.set(state=RolloutState(what), candidate=None)
         self.turned_down(trial.candidate.name, trial.candidate.digest, what, why)
         self._note(what, trial, told, step=step, why=why)
         self.show()
@@ -199,7 +201,8 @@ class Moves(Generic[Release]):
 
     def _note(self, what: Happened, trial: Trial[Release], evidence: Mapping[str, Any], **more: Any) -> None:
         evidence = {"guardrails": evidence["guardrails"]}
-        self._ledger.note(what, trial.candidate.name, trial.candidate.digest, evidence=evidence, **more)
+        more |= {"evidence": evidence, "lenient": trial.lenient}
+        self._ledger.note(what, trial.candidate.name, trial.candidate.digest, **more)
 
     def _retire(self, release: Release, beside: Closes | None = None) -> None:
         task = asyncio.create_task(self._close(release, beside), name="end of a release")

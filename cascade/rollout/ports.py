@@ -134,6 +134,10 @@ class Controls(Protocol):
         """Take in the ranking loss of a pair scored beside, in [-1, 1], above 0 where the candidate is worse."""
         ...
 
+    def pair_left_out(self, outcome: str) -> None:
+        """Take note of a request in the shadow's sample that gave no pair, by what became of it."""
+        ...
+
     def observe_gold(self, loss: float) -> None:
         """Take in the ranking loss on a judged query, in [-1, 1]."""
         ...

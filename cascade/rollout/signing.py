@@ -145,7 +145,9 @@ def check_signature(signature: bytes | None, digest: str, keys: ReleaseKeys) -> 
         raw = base64.b64decode(told.signature, validate=True)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise ConfigError(f"{SIGNATURE_NAME}: {'.'.join(map(str, fault['loc'])) or 'file'}: {fault['msg']}") from None
+        place = ".".join(map(str, fault["loc"])) or "file"
+        why = "a key that is none of a signature" if fault["type"] == "extra_forbidden" else f"{place}: {fault['msg']}"
+        raise ConfigError(f"{SIGNATURE_NAME}: {why}") from None
     except ValueError:  # binascii.Error is one, and what is not ASCII raises none of its kind
         raise ConfigError(f"{SIGNATURE_NAME}: signature: not base64") from None
     key = keys.by_id.get(told.key_id)

@@ -95,9 +95,9 @@ def _of_files(path: Path, files: dict[str, bytes]) -> Source:
 
 
 def _folder(path: Path, here: Path) -> Source:
-    text = read_bounded(here / RELEASE_NAME, _LARGEST_RELEASE)
+    text = read_bounded(here / RELEASE_NAME, _LARGEST_RELEASE, plain=True)
     signature = here / SIGNATURE_NAME
-    signed = read_bounded(signature, _LARGEST_SIGNATURE) if signature.exists() else None
+    signed = read_bounded(signature, _LARGEST_SIGNATURE, plain=True) if signature.exists() else None
     artefacts = Artefacts(named=here / ARTEFACTS_FOLDER)
     return Source(path, SourceKind.FOLDER, text, artefacts, tuple(_strays(here)), signed)
 

@@ -17,22 +17,27 @@ from cascade.errors import ConfigError
 from cascade.rollout.artefacts import read_bounded
 from cascade.rollout.bundle import check_signed, contents_of
 from cascade.rollout.load import LoadedRelease, offline, release_from
+from cascade.rollout.names import is_digest
 from cascade.rollout.signing import ReleaseKeys
 from cascade.rollout.source import Source, open_source, opened_tar
 from cascade.rollout.tar import tar_bytes
 from cascade.rollout.whole_file import ASIDE, write_whole
+from cascade.telemetry.logs import note
 
-__all__ = ["KEPT", "UPLOADED", "ReleaseStore", "Stored", "open_store"]
+__all__ = ["KEPT", "UPLOADED", "NotSigned", "ReleaseStore", "Stored", "open_store"]
 
 KEPT: Final = 20
 """Bundles that are kept beside those that are held."""
 _NAME: Final = re.compile(r"[0-9a-f]{64}\.tar")
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _GOOD: Final = "good.json"
 _LARGEST_GOOD: Final = 65_536
 _FOLDER: Final = "releases"
 UPLOADED: Final = Path("uploaded")
 """What a bundle is called in errors that came as bytes."""
+
+
+class NotSigned(ConfigError):
+    """Say that a bundle is not signed by one of the keys, or not as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +77,42 @@ class ReleaseStore:
         Raises ConfigError for what is no release, lacks what it names, is not signed where that is asked for, or cannot
         be written. What was kept under the digest stays until its place is taken in one step.
         """
-        source = opened_tar(UPLOADED, bundle) if isinstance(bundle, bytes) else open_source(bundle)
-        loaded = release_from(source, offline(os.environ))
-        try:
-            self._check(source, loaded)
-            data = tar_bytes(contents_of(source, loaded))
-        except ConfigError as error:
-            raise ConfigError(f"release {source.path}: {error}") from None
+        loaded, data = self._whole(opened_tar(UPLOADED, bundle) if isinstance(bundle, bytes) else open_source(bundle))
         path = self._place(loaded.digest)
         if not self._is_there(path, data):
+            damaged = path.exists() and self.stored(loaded.digest) is None
             write_whole(path, data)
+            if damaged:
+                name = loaded.release.release
+                note("warning", "a kept release was damaged; it is whole again", release=name, digest=loaded.digest)
         else:
             with suppress(OSError):  # it only looks older than it is
                 os.utime(path)
         self._prune(loaded.digest)
         return Stored(loaded.digest, loaded.release.release, path)
 
+    def look(self, bundle: Path) -> Stored:
+        """Return a bundle as it lies, without taking it. Raises ConfigError for what `put` would not take."""
+        loaded, _ = self._whole(open_source(bundle))
+        return Stored(loaded.digest, loaded.release.release, bundle)
+
+    def _whole(self, source: Source) -> tuple[LoadedRelease, bytes]:
+        """Return the release of a bundle that may be kept, and the bundle as a tar."""
+        loaded = release_from(source, offline(os.environ))
+        try:
+            self._check(source, loaded)
+            return loaded, tar_bytes(contents_of(source, loaded))
+        except ConfigError as error:
+            raise type(error)(f"release {source.path}: {error}") from None
+
     def _check(self, source: Source, loaded: LoadedRelease) -> None:
         keys = self.keys()
-        if keys is not None:
+        if keys is None:
+            return
+        try:
             check_signed(source, loaded, keys)
+        except ConfigError as error:
+            raise NotSigned(str(error)) from None
 
     def path(self, digest: str) -> Path | None:
         """Return where the bundle of a digest lies, None where it is not kept, is damaged, or is not signed by now."""
@@ -120,21 +141,18 @@ class ReleaseStore:
 
     def good(self, digest: str) -> None:
         """Note that a release decided all traffic: the next start may begin with it. Raises ConfigError."""
-        known = [digest, *(each for each in self._goods() if each != digest)]
+        known = [digest, *(each for each in self.goods() if each != digest)]
         write_whole(self.folder / _GOOD, orjson.dumps(known[: self.kept + 1]))
 
-    def last_good(self) -> Stored | None:
-        """Return the last release that decided all traffic and that is still whole, None where there is none."""
-        return next((found for digest in self._goods() if (found := self.stored(digest)) is not None), None)
-
-    def _goods(self) -> list[str]:
+    def goods(self) -> list[str]:
+        """Return the digests of the releases that decided all traffic, the latest first; they may be gone or damaged."""
         try:
             known = orjson.loads(read_bounded(self.folder / _GOOD, _LARGEST_GOOD))
         except (ConfigError, orjson.JSONDecodeError):
             return []
         if not isinstance(known, list):
             return []
-        return [each for each in known if isinstance(each, str) and _DIGEST.fullmatch(each)]
+        return [each for each in known if isinstance(each, str) and is_digest(each)]
 
     def _place(self, digest: str) -> Path:
         name = f"{digest.removeprefix('sha256:')}.tar"
@@ -157,8 +175,8 @@ class ReleaseStore:
         return [path for _, path in sorted(found, reverse=True)]
 
     def _prune(self, newest: str) -> None:
-        """Let go of the oldest; what was good last is held as well."""
-        held = {newest, *self._held, *self._goods()[:1]}
+        """Let go of the oldest; what was good last, and before that, is held as well."""
+        held = {newest, *self._held, *self.goods()[:2]}
         others = [path for path in self._newest_first() if f"sha256:{path.stem}" not in held]
         for path in others[self.kept :]:
             with suppress(OSError):  # the next time that a bundle comes

@@ -38,7 +38,7 @@ def read_tar(path: Path) -> dict[str, bytes]:
     Raises ConfigError for a name that no bundle has, one given twice, a link or device, and what is too
     large or too many.
     """
-    data = read_bounded(path, LARGEST_TAR)
+    data = read_bounded(path, LARGEST_TAR, plain=True)
     try:
         return parse_tar(data)
     except ConfigError as error:

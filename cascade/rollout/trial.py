@@ -9,8 +9,8 @@ from typing import Final, Generic, TypeVar
 
 from cascade.guard.deadline import Clock
 from cascade.rollout.guardrails.observed import Observed
+from cascade.rollout.guardrails.settled import Settled
 from cascade.rollout.ports import Closes, Controls, Serving
-from cascade.types import Decision
 
 __all__ = ["Judge", "Rate", "Trial"]
 
@@ -22,19 +22,20 @@ _BUCKETS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What says how far a candidate may go, and what of a decision it is told."""
+    """What says how far a candidate may go, and what of a request it is told."""
 
     controller: Controls
-    observed: Callable[[Decision, bool], Observed]
+    observed: Callable[[Settled], Observed]
 
 
 @dataclass(slots=True)
 class Trial(Generic[Release]):
-    """A candidate, what judges it, and what runs beside it for that."""
+    """A candidate, what judges it, and what runs beside it for that. ``lenient`` tells whether warnings were let pass."""
 
     candidate: Release
     judge: Judge
     beside: Closes | None = None
+    lenient: bool = False
 
     @property
     def controller(self) -> Controls:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from cascade.errors import ConfigError
+from cascade.telemetry.folders import keep_names, why_not
 
 __all__ = ["ASIDE", "write_whole"]
 
@@ -28,10 +29,6 @@ def write_whole(path: Path, data: bytes) -> None:
             aside.replace(path)
         finally:
             aside.unlink(missing_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        keep_names(path.parent)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {type(error).__name__}") from None
+        raise ConfigError(f"{path}: cannot be written: {why_not(error)}") from None

@@ -17,6 +17,7 @@ from cascade.errors import ConfigError
 from cascade.guard.under_way import UnderWay
 from cascade.policy.levels import level_named
 from cascade.policy.release import StageSpec
+from cascade.rollout.activation import ActivationStep
 from cascade.rollout.bundle import Bundle
 from cascade.server.active import ActiveRelease, Shared
 from cascade.server.gate import open_access, open_admission
@@ -27,6 +28,7 @@ from cascade.server.recording import open_records
 from cascade.server.service import Service
 from cascade.server.settings import Settings
 from cascade.server.stage_pool import StagePool
+from cascade.server.start_choices import StartChoices
 from cascade.server.tenant_quotas import TenantQuotas
 from cascade.server.traffic import Traffic
 from cascade.stages.base import Stage
@@ -49,11 +51,21 @@ async def open_service(settings: Settings, environment: Mapping[str, str] = os.e
 
 @contextlib.asynccontextmanager
 async def built_service(
-    settings: Settings, environment: Mapping[str, str] = os.environ, *, bundle: Bundle | None = None
+    settings: Settings,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    bundle: Bundle | None = None,
+    choices: StartChoices | None = None,
 ) -> AsyncIterator[Service]:
-    """Load the release and build its stages without starting them. ``bundle`` is one that is loaded already."""
-    bundle = bundle or read_bundle(settings, environment)
-    level_named(bundle.loaded.release, settings.level)  # before anything is built that would have to be given back
+    """Load the release and build its stages without starting them. ``bundle`` is one that is loaded already.
+
+    With ``choices`` the first of them is served of which the stages can be built. Raises ConfigError.
+    """
+    if choices is None:
+        bundle = bundle or read_bundle(settings, environment)
+        choices = StartChoices.of(bundle)
+    if choices.is_named:  # before anything is built that would have to be given back
+        level_named(choices.bundle.loaded.release, settings.level)
     hash_query = query_hash(settings.query_hash_key_file)
     metrics = Metrics()
     faults = Faults(metrics, time.monotonic)
@@ -84,7 +96,7 @@ async def built_service(
         )
         ends.push_async_callback(_close_all, shared)
         traffic = Traffic(
-            ActiveRelease(bundle, shared, level=settings.level),
+            await choices.opened(lambda bundle: ActiveRelease(bundle, shared)),
             metrics=metrics,
             faults=faults,
             waits=waits,
@@ -107,6 +119,7 @@ async def built_service(
             body_seconds=settings.body_seconds,
             rerank_dialect=settings.rerank_dialect,
             records=records is not None,
+            choices=choices,
         )
 
 
@@ -136,9 +149,22 @@ async def _close_all(shared: Shared) -> None:
 
 
 async def start_stages(service: Service) -> None:
-    """Start every stage, and settle whether the calibration decides. Raises ConfigError."""
-    await service.traffic.stable.start()
-    service.started = True
+    """Start every stage, and settle whether the calibration decides; where they do not start, those of the next choice.
+
+    Raises ConfigError where there is none left.
+    """
+    while not service.started:
+        try:
+            await service.traffic.stable.start()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one release, another may serve
+            if not isinstance(error, ConfigError):
+                service.faults(error)
+            await service.choices.pass_over(ActivationStep.START, error)
+            before = service.traffic.activate(await service.choices.opened(service.open_release))
+            await before.aclose()
+        else:
+            service.started = True
+    service.choices.tell()
 
 
 def query_hash(key_file: Path | None) -> Callable[[str], str]:

@@ -130,6 +130,7 @@ def error_headers(error: RequestError) -> dict[str, str]:
         headers["connection"] = "close"  # the rest of the body is not waited for
     if isinstance(error, NotAnswered):
         headers["x-cascade-decision-id"] = error.decision.id
+        headers["x-cascade-release"] = error.decision.release
         headers["x-cascade-degraded"] = ",".join(error.decision.degraded)
         headers |= _level_header(error.decision) | _arm_header(error.decision)
     return headers

@@ -8,7 +8,7 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -61,10 +61,15 @@ async def _serve(settings: Settings) -> None:
     ):
         async with (
             begun(settings) as start,
-            built_service(settings, bundle=start.bundle) as service,
-            open_desk(service, settings, start) as service.desk,
+            built_service(settings, choices=start.choices) as service,
+            contextlib.AsyncExitStack() as ends,
         ):
-            await _run(service, settings, public_socket, admin_socket, stopping)
+
+            async def begin() -> None:
+                await start_stages(service)
+                service.desk = await ends.enter_async_context(open_desk(service, settings, start))
+
+            await _run(service, settings, begin, public_socket, admin_socket, stopping)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -78,18 +83,19 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 async def _run(
     service: Service,
     settings: Settings,
+    begin: Callable[[], Coroutine[Any, Any, None]],
     public_socket: socket.socket,
     admin_socket: socket.socket,
     stopping: asyncio.Event,
 ) -> None:
-    """Listen, start the stages, and serve until told to stop; while they start, requests are answered 503."""
+    """Listen, begin, and serve until told to stop; while the stages start, requests are answered 503."""
     public = server(public_app(service), stop_seconds(settings.leftover_seconds))
     admin = server(admin_app(service), ADMIN_STOP_SECONDS)
     listeners = [
         asyncio.create_task(public.serve([public_socket]), name="public listener"),
         asyncio.create_task(admin.serve([admin_socket]), name="admin listener"),
     ]
-    starting = asyncio.create_task(start_stages(service), name="start of the stages")
+    starting = asyncio.create_task(begin(), name="start of the stages")
     stop = asyncio.create_task(stopping.wait(), name="signal to stop")
     background: list[asyncio.Task[Any]] = [starting, stop]
     for access in (service.access, service.admin_access):

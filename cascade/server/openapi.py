@@ -73,6 +73,7 @@ _HEADERS: Final = {
 _REFUSED_HEADERS: Final = {
     "retry-after": "Seconds until it is worth asking again",
     "x-cascade-decision-id": "The decision's id, in the log too; absent while the stages start",
+    "x-cascade-release": "The release that decided; absent while the stages start",
     "x-cascade-degraded": "Why the order would have been degraded; absent while the stages start",
     "x-cascade-level": "The load level that decided; absent at the first and while the stages start",
     "x-cascade-arm": "canary where a release that is being rolled out decided; absent else",

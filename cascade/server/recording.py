@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from cascade.telemetry.record_file import RecordFile, RecordSink
 from cascade.telemetry.record_log import RecordLog
 from cascade.telemetry.recorder import DecisionRecorder
 from cascade.telemetry.records import RecordFormat, Source
+from cascade.telemetry.sole import sole
 from cascade.types import StageName
 
 __all__ = ["Records", "open_records"]
@@ -33,6 +35,7 @@ class Records:
     _metrics: Metrics
     _sample: float
     _hash_text: Callable[[str], str]
+    _held: ExitStack
 
     def recorder(self, loaded: LoadedRelease, stages: Mapping[StageName, Stage]) -> DecisionRecorder:
         """Return what records the decisions of a release."""
@@ -49,22 +52,27 @@ class Records:
     async def aclose(self) -> None:
         """Write what waits, for some seconds at most."""
         await self._log.aclose(_CLOSE_SECONDS)
+        self._held.close()
 
 
 def open_records(
     settings: Settings, *, hash_text: Callable[[str], str], metrics: Metrics, faults: Faults
 ) -> Records | None:
-    """Open the file of records; None where settings name none. Raises ConfigError."""
-    if settings.record_file is None:
+    """Open the file of records, and hold it against other processes; None where settings name none. Raises ConfigError."""
+    path = settings.record_file
+    if path is None:
         return None
-    log = RecordLog(
-        _sink(settings.record_file, settings),
-        queue=settings.record_queue,
-        count_written=metrics.records.inc,
-        count_dropped=metrics.drop_records,
-        count_fault=faults,
-    )
-    return Records(log, metrics, settings.record_sample, hash_text)
+    with ExitStack() as held:
+        held.enter_context(sole(path.with_name(f".{path.name}.lock"), f"record_file {path}"))
+        log = RecordLog(
+            _sink(path, settings),
+            queue=settings.record_queue,
+            count_written=metrics.records.inc,
+            count_dropped=metrics.drop_records,
+            count_fault=faults,
+            name=f"record_file {path}",
+        )
+        return Records(log, metrics, settings.record_sample, hash_text, held.pop_all())
 
 
 def _sink(path: Path, settings: Settings) -> RecordSink:

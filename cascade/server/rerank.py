@@ -12,9 +12,8 @@ from starlette.responses import Response
 
 from cascade.errors import NotAnswered, RequestError, RequestFault
 from cascade.server.access import admitted_by
-from cascade.server.active import ActiveRelease
 from cascade.server.admitting import rank_admitted, refuse_too_long
-from cascade.server.choosing import parse_and_choose
+from cascade.server.choosing import Chosen, parse_and_choose
 from cascade.server.dialects.base import DialectFormat
 from cascade.server.fields import logged_field
 from cascade.server.http import Answer, as_json, client_request_id, deadline_from
@@ -63,7 +62,7 @@ def rerank_endpoint(service: Service, route: RerankRoute) -> Callable[[Request],
 async def _answer(service: Service, route: RerankRoute, http: Request, arrived: float, key: Key | None) -> Answer:
     raw = bytearray()
     dialect: DialectFormat | None = None
-    deciding: ActiveRelease | None = None
+    chosen: Chosen | None = None
     asked_by = client_request_id(http.headers)
     try:
         if service.held > service.max_requests:
@@ -74,15 +73,16 @@ async def _answer(service: Service, route: RerankRoute, http: Request, arrived: 
         if not service.started:
             raise RequestError(RequestFault.NOT_READY, "answer", "the stages are starting", retry_after_s=1)
         chosen = parse_and_choose(service.traffic, dialect, body, http.headers)
-        deciding, parsed = chosen.release, chosen.parsed
-        deciding.enter()
-        refuse_too_long(deciding.pipeline.release, parsed, len(raw))
+        chosen.release.enter()
+        parsed = chosen.parsed
+        refuse_too_long(chosen.release.pipeline.release, parsed, len(raw))
         if service.access is not None and key is not None:
             parsed = admitted_by(service.access, key, parsed)
         ranking = await _while_connected(http, rank_admitted(service, chosen, parsed, arrived, len(raw)))
     except RequestError as error:
-        if deciding is not None and deciding.arm is not None and error.fault in _BY_THE_RELEASE:
-            service.traffic.refused(deciding.arm)
+        if chosen is not None and (isinstance(error, NotAnswered) or error.fault in _BY_THE_RELEASE):
+            decision = error.decision if isinstance(error, NotAnswered) else None
+            service.traffic.settled(chosen.settled(decision, answered=False))
         dialect = dialect or route.choose(bytes(raw))
         answer = dialect.error(error)
         _tell_error(service, dialect, error, answer.status, asked_by)
@@ -93,9 +93,9 @@ async def _answer(service: Service, route: RerankRoute, http: Request, arrived: 
         _write(service, lambda: log_abandoned(name, client_request_id=asked_by))
         return Answer(_CLIENT_GONE, b"")
     finally:
-        if deciding is not None:
-            deciding.leave()
-    service.traffic.decided(ranking.decision, answered=True)
+        if chosen is not None:
+            chosen.release.leave()
+    service.traffic.settled(chosen.settled(ranking.decision, answered=True))
     _write(service, lambda: log_decision(ranking.decision, client_request_id=asked_by))
     return dialect.render(ranking, parsed)
 
@@ -125,7 +125,6 @@ def _tell_error(
     service.metrics.reject(dialect.name, status)
     if isinstance(error, NotAnswered):
         decision = error.decision
-        service.traffic.decided(decision, answered=False)
         _write(service, lambda: log_decision(decision, outcome="refused", client_request_id=asked_by))
         return
     fault, field = error.fault, logged_field(error.field)

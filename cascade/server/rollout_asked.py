@@ -17,7 +17,7 @@ class _Asked(BaseModel):
 
 
 class AskedStart(_Asked):
-    """A release by digest or name. ``at_once`` gives it all traffic, ``lenient`` lets warnings pass."""
+    """A release by digest or name. ``at_once`` gives it all traffic, ``lenient`` lets warnings of `verify` pass."""
 
     release: _Line = Field(min_length=1, max_length=200)
     at_once: bool = False

@@ -38,7 +38,7 @@ def rollout_routes(service: Service) -> list[Route]:
     def reads(path: str, tell: Callable[[RolloutDesk, Request], Awaitable[Any]]) -> Route:
         async def endpoint(http: Request) -> Response:
             desk = service.desk
-            return _no_desk() if desk is None else await _answered(lambda: tell(desk, http))
+            return _no_desk(service) if desk is None else await _answered(lambda: tell(desk, http))
 
         return Route(path, endpoint, methods=["GET"])
 
@@ -50,7 +50,9 @@ def rollout_routes(service: Service) -> list[Route]:
             raw = await body_of(http, most_bytes=_MOST_BYTES, most_seconds=_MOST_SECONDS)
             if isinstance(raw, Response):
                 return raw
-            return _no_desk() if desk is None else await _answered(lambda: act(desk, validate(model, as_json(raw))))
+            return (
+                _no_desk(service) if desk is None else await _answered(lambda: act(desk, validate(model, as_json(raw))))
+            )
 
         return Route(path, endpoint, methods=["POST"])
 
@@ -106,7 +108,7 @@ class _Upload:
         if (no := _may_not_change(self._service, http, TAR)) is not None:
             return no
         if desk is None:
-            return _no_desk()
+            return _no_desk(self._service)
         if self._taking:
             return _again("another bundle is being taken")
         self._taking = True
@@ -152,8 +154,8 @@ def _json(told: Any) -> Response:
     return Response(orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY), media_type=JSON)
 
 
-def _no_desk() -> Response:
-    return refused(404, "this process rolls out no releases")
+def _no_desk(service: Service) -> Response:
+    return refused(404, "this process rolls out no releases") if service.started else _again("not ready")
 
 
 def _again(why: str) -> Response:

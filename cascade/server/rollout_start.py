@@ -1,17 +1,20 @@
-"""Choose what a start serves: what is desired, or where that cannot be, what was good last."""
+"""Say what a start may serve: what decided before, what was good before that, and what settings name."""
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 from cascade.errors import ConfigError
+from cascade.rollout.activation import Refused
 from cascade.rollout.bundle import Bundle, load_bundle
+from cascade.rollout.finding import find_release
 from cascade.rollout.history import Keeps, Remembered, StateFile
 from cascade.rollout.load import default_release_path
 from cascade.rollout.signing import ReleaseKeys, keys_in
@@ -19,25 +22,42 @@ from cascade.rollout.sources.looking import Looking, ReleaseSource
 from cascade.rollout.sources.opening import release_source
 from cascade.rollout.store import ReleaseStore, open_store
 from cascade.server.settings import Settings
+from cascade.server.start_choices import Place, StartChoices
+from cascade.telemetry.folders import why_not
 from cascade.telemetry.logs import note
+from cascade.telemetry.sole import sole
 
 __all__ = ["Begun", "StateWithStore", "begun"]
+
+_LOCK: Final = "lock"
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
     """What a process starts with.
 
-    ``bundle`` is what it serves, ``remembered`` what an earlier one left, ``source`` what names the desired release
-    where that is watched.
+    ``choices`` are what it may serve, ``before`` is what an earlier process left, and ``source`` what names the desired
+    release where that is watched. ``named`` is the digest of what settings name where that is not watched.
     """
 
-    bundle: Bundle
+    choices: StartChoices
     store: ReleaseStore
     keys: Callable[[], ReleaseKeys | None]
     keeps: Keeps
-    remembered: Remembered
+    before: Remembered
     source: ReleaseSource | None
+    named: str | None
+
+    @property
+    def remembered(self) -> Remembered:
+        """Return what is gone on from.
+
+        What settings name counts as dealt with where it serves, and where it is not watched unless it could not.
+        """
+        serves = self.choices.bundle.loaded.digest if self.choices.is_named else None
+        failed = any(one.digest == self.named for one in self.choices.passed_over)
+        seen = serves or (None if failed else self.named) or self.before.seen
+        return self.before.model_copy(update={"seen": seen})
 
 
 class StateWithStore:
@@ -65,7 +85,7 @@ class StateWithStore:
             try:
                 self._store.good(stable)
             except ConfigError as error:
-                raise OSError(str(error)) from None
+                raise OSError(errno.EIO, str(error)) from None
             self._good = stable
         if self._file is not None:
             self._file.write(remembered)
@@ -73,108 +93,145 @@ class StateWithStore:
 
 @asynccontextmanager
 async def begun(settings: Settings, environment: Mapping[str, str] = os.environ) -> AsyncIterator[Begun]:
-    """Open the store and the source, and choose what is served first.
+    """Open the store and the source, and say what may be served, in this order.
 
-    That is the release that settings name. It is what decided all traffic before the last end of the process in its
-    place where settings name a release that is watched, so that it comes in by its steps, or still the one they named
-    then; and the last good one where theirs cannot be used. Raises ConfigError where nothing can be served.
+    What decided all traffic before the last end of the process; what did so before it, the latest first; the release
+    that settings name. That one is the first where settings name it anew and it is not watched; where it is, it comes
+    in by its steps. What a rollout took back is the last. Raises ConfigError where none can be loaded.
     """
     keys = keys_in(settings.release_keys_file)
-    with open_store(settings.state_folder, keys) as store:
+    if settings.releases_folder is not None and not settings.releases_folder.is_dir():
+        note(
+            "warning",
+            "releases_folder is no folder: no release can be named by then",
+            place=str(settings.releases_folder),
+        )
+    with _state_folder(settings.state_folder), open_store(settings.state_folder, keys) as store:
         file = None if settings.state_folder is None else StateFile(settings.state_folder)
         keeps = StateWithStore(file, store)
-        remembered = keeps.read() or Remembered()
-        choice = _Choice(settings, environment, store, keys, remembered)
+        before = keeps.read() or Remembered()
         place = settings.release or default_release_path()
         source = None
         if settings.watch_release or not isinstance(place, Path):
             looking = Looking(settings.release_seconds, _tell_fault)
             source = release_source(place, store, looking, token_file=settings.release_auth_file)
-        bundle = await choice.made(place, source)
-        yield Begun(bundle, store, keys, keeps, choice.remembered, source if settings.watch_release else None)
+        stored = _Stored(store, environment, keys, settings.releases_folder, keeps=settings.state_folder is not None)
+        if before.candidate is not None:
+            stored.path(before.candidate.digest)
+        named, fault = await _named(place, source, stored)
+        choices = StartChoices(
+            _places(settings, before, stored, named),
+            keep=stored.keep,
+            taken_back=before.taken_back(),
+            named=None if named is None else named.loaded.digest,
+            fault=fault,
+        )
+        if fault is not None:
+            loaded = choices.bundle.loaded
+            served = {"release": loaded.release.release, "digest": loaded.digest}
+            note("error", "the release that is desired cannot be used; the last good one serves", why=fault, **served)
+        said = None if named is None or settings.watch_release else named.loaded.digest
+        yield Begun(choices, store, keys, keeps, before, source if settings.watch_release else None, said)
+
+
+@contextmanager
+def _state_folder(folder: Path | None) -> Iterator[None]:
+    """Make the state folder, and hold it against other processes. Raises ConfigError."""
+    if folder is None:
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"state_folder {folder}: cannot be used: {why_not(error)}") from None
+    with sole(folder / _LOCK, f"state_folder {folder}"):
+        yield
 
 
 def _tell_fault(error: BaseException) -> None:
     note("error", "the release cannot be looked at", why=type(error).__name__)
 
 
-class _Choice:
-    """What is served first, of what there is."""
+def _places(settings: Settings, before: Remembered, stored: _Stored, named: Bundle | None) -> list[Place]:
+    """Return what may be served, in order."""
+    stable = None if before.stable is None else before.stable.digest
+    digests = dict.fromkeys(digest for digest in (stable, *stored.store.goods()) if digest is not None)
+    kept = [Place(digest, before.name_of(digest), partial(_kept, digest, stored, named)) for digest in digests]
+    if named is None:
+        found = kept
+    else:
+        loaded = named.loaded
+        held = Place(loaded.digest, loaded.release.release, lambda: named)
+        anew = not settings.watch_release and before.seen != loaded.digest
+        after = 0 if anew else 1 if loaded.digest == stable else len(kept)
+        found = [*kept[:after], held, *kept[after:]]
+    taken_back = before.taken_back()
+    return [*found[:1], *sorted(found[1:], key=lambda place: place.digest in taken_back)]
 
-    def __init__(
-        self,
-        settings: Settings,
-        environment: Mapping[str, str],
-        store: ReleaseStore,
-        keys: Callable[[], ReleaseKeys | None],
-        remembered: Remembered,
-    ) -> None:
-        self.remembered = remembered
-        self._settings = settings
-        self._environment = environment
-        self._store = store
-        self._keys = keys
 
-    async def made(self, place: Path | str, source: ReleaseSource | None) -> Bundle:
-        """Return what is served first."""
-        named, fault = await self._named(place, source)
-        before = self._before()
-        if before is not None and named is not None and before.loaded.digest != named.loaded.digest:
-            stays = self._settings.watch_release or self.remembered.seen == named.loaded.digest
-            if not stays:
-                before = None
-        chosen = before or named
-        if named is not None and (not self._settings.watch_release or chosen is named):
-            self.remembered = self.remembered.model_copy(update={"seen": named.loaded.digest})
-        if chosen is None:
-            chosen = self._last_good(fault or "release: there is none")
-        if fault is not None:
-            served = {"release": chosen.loaded.release.release, "digest": chosen.loaded.digest}
-            note("error", "the release that is desired cannot be used; the last good one serves", why=fault, **served)
-        await asyncio.to_thread(self._keep, chosen)
-        return chosen
+def _kept(digest: str, stored: _Stored, named: Bundle | None) -> Bundle:
+    """Return a bundle of the store, or where that is damaged the one that settings name, if it is the same."""
+    try:
+        return stored.load(digest)
+    except ConfigError:
+        if named is None or named.loaded.digest != digest:
+            raise
+        return named
 
-    async def _named(self, place: Path | str, source: ReleaseSource | None) -> tuple[Bundle | None, str | None]:
-        """Return the release that settings name, or why it cannot be used."""
-        fault = None
-        path = place if isinstance(place, Path) else None
-        if source is not None:
-            desired = await source.now()
-            fault = desired.fault
-            path = desired.path_in_store or path  # a file that the store cannot hold whole may serve all the same
+
+async def _named(place: Path | str, source: ReleaseSource | None, stored: _Stored) -> tuple[Bundle | None, str | None]:
+    """Return the release that settings name, or why it cannot be used."""
+    fault = None
+    path = place if isinstance(place, Path) else None
+    if source is not None:
+        desired = await source.now()
+        fault = desired.fault
+        path = desired.path_in_store or path  # a file that the store cannot hold whole may serve all the same
+    if path is None:
+        return None, fault
+    try:
+        return stored.read(path), None
+    except ConfigError as error:
+        return None, fault or str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Read what is to serve, from the store or elsewhere, and put it there for a later start where ``keeps`` says so.
+
+    ``folder`` is that of bundles which may be started by name.
+    """
+
+    store: ReleaseStore
+    environment: Mapping[str, str]
+    keys: Callable[[], ReleaseKeys | None]
+    folder: Path | None
+    keeps: bool
+
+    def read(self, path: Path) -> Bundle:
+        """Return the bundle at a path. Raises ConfigError."""
+        return load_bundle(path, self.environment, self.keys())
+
+    def load(self, digest: str) -> Bundle:
+        """Return a bundle of the store. Raises ConfigError."""
+        path = self.path(digest)
         if path is None:
-            return None, fault
+            raise ConfigError("it is not kept any more, was damaged, or is not signed by now")
+        return self.read(path)
+
+    def path(self, digest: str) -> Path | None:
+        """Return where a bundle lies in the store; one that is damaged there is taken anew from the folder of releases."""
         try:
-            return load_bundle(path, self._environment, self._keys()), None
-        except ConfigError as error:
-            return None, fault or str(error)
-
-    def _before(self) -> Bundle | None:
-        """Return what decided all traffic before the last end of the process, where it is kept."""
-        stable = self.remembered.stable
-        return None if stable is None else self._stored(stable.digest)
-
-    def _last_good(self, fault: str) -> Bundle:
-        good = self._store.last_good()
-        found = None if good is None else self._stored(good.digest)
-        if found is None:
-            raise ConfigError(fault)
-        return found
-
-    def _stored(self, digest: str) -> Bundle | None:
-        try:
-            path = self._store.path(digest)
-            return None if path is None else load_bundle(path, self._environment, self._keys())
-        except ConfigError as error:
-            note("warning", "a kept release cannot be used", digest=digest, why=str(error))
+            return find_release(digest, self.store, self.folder).path
+        except (ConfigError, Refused):
             return None
 
-    def _keep(self, chosen: Bundle) -> None:
-        """Have what serves in the store: a later start may need it. What lacks an artefact cannot be kept."""
-        if self._settings.state_folder is None:
+    def keep(self, chosen: Bundle) -> None:
+        """Have what serves in the store. What lacks an artefact cannot be kept."""
+        if not self.keeps:
             return
         try:
-            self._store.put(chosen.source.path)
+            self.store.put(chosen.source.path)
         except ConfigError as error:
-            told: dict[str, Any] = {"release": chosen.loaded.release.release, "why": str(error)}
-            note("warning", "what serves cannot be kept for a later start", **told)
+            name = chosen.loaded.release.release
+            note("warning", "what serves cannot be kept for a later start", release=name, why=str(error))

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from cascade.policy.release import Release
 from cascade.rollout.activation import Activation
 from cascade.rollout.bringing_in import BringingIn
 from cascade.rollout.bundle import Bundle
@@ -15,10 +16,10 @@ from cascade.rollout.desk import Desk
 from cascade.rollout.finding import find_release
 from cascade.rollout.foreseen import foreseen
 from cascade.rollout.guardrails import time_to_rollback
+from cascade.rollout.history import Happened
 from cascade.rollout.judge import judge_of
 from cascade.rollout.ledger import Ledger
 from cascade.rollout.moves import Moves
-from cascade.rollout.ports import Found
 from cascade.rollout.shadow import GoldQueries
 from cascade.rollout.sources.address import shown_place
 from cascade.rollout.store import Stored
@@ -38,7 +39,7 @@ async def open_desk(
 ) -> AsyncIterator[Desk[ActiveRelease]]:
     """Give the desk that moves a service's traffic; its loop is not run yet. At the end the candidate is given back."""
     traffic, faults, clock = service.traffic, service.faults, service.clock
-    ledger = Ledger(begun.remembered, begun.keeps, count_fault=faults, ended=service.metrics.arms.rolled_out)
+    ledger = Ledger(begun.remembered, begun.keeps, ended=service.metrics.arms.rolled_out)
     gold: dict[str, GoldQueries] = {}
 
     def prepare(bundle: Bundle) -> None:
@@ -61,8 +62,11 @@ async def open_desk(
     async def put(bundle: bytes) -> Stored:
         return await asyncio.to_thread(begun.store.put, bundle)
 
-    async def foresee(stable: ActiveRelease, found: Found, per_s: float) -> dict[str, Any]:
-        return await asyncio.to_thread(foreseen, stable.bundle.loaded.release, found, per_s)
+    async def foresee(stable: ActiveRelease, wanted: str, per_s: float) -> dict[str, Any]:
+        return await asyncio.to_thread(foretold, stable.bundle.loaded.release, wanted, per_s)
+
+    def foretold(stable: Release, wanted: str, per_s: float) -> dict[str, Any]:
+        return foreseen(stable, find_release(wanted, begun.store, settings.releases_folder, keep=False), per_s)
 
     moves = Moves(
         traffic,
@@ -74,6 +78,9 @@ async def open_desk(
         count_fault=faults,
         shown=service.metrics.arms,
     )
+    for one in begun.choices.passed_over:
+        moves.turned_down(one.release, one.digest, one.step, (one.why,))
+        ledger.note(Happened.REFUSED, one.release, one.digest, step=one.step, why=(one.why,))
     activation = Activation(
         environment, service.open_release, clock=clock, count_fault=faults, keys=begun.keys, prepare=prepare
     )

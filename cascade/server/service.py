@@ -14,6 +14,7 @@ from cascade.rollout.desk import Desk
 from cascade.server.access import Access
 from cascade.server.active import ActiveRelease
 from cascade.server.stage_pool import StagePool
+from cascade.server.start_choices import StartChoices
 from cascade.server.traffic import Traffic
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
@@ -29,7 +30,7 @@ class Service:
     """What the listeners share.
 
     ``traffic`` says which release decides a request, and ``open_release`` makes of a bundle one that can, not yet
-    started; it raises ConfigError. ``pool`` has the stages of all releases.
+    started; it raises ConfigError. ``pool`` has the stages of all releases. ``choices`` are what this start could serve.
     ``started`` is true from when every stage has started: until then no request is answered.
     ``ready`` is what readiness says: it is false also while stopping, when requests are still answered.
     ``draining`` is true from then on: connections are closed behind their answers. ``records`` tells whether
@@ -45,6 +46,7 @@ class Service:
     clock: Clock
     admission: Admission
     under_way: UnderWay
+    choices: StartChoices
     max_body_bytes: int
     body_seconds: float = 10.0
     rerank_dialect: RerankDialect = "vllm"

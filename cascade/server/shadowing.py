@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cascade.errors import ConfigError
 from cascade.rollout.bundle import Bundle
-from cascade.rollout.shadow import AsideStages, GoldQueries, GoldRun, Shadowing, ShadowRunner, parse_gold
+from cascade.rollout.shadow import AsideStages, GoldQueries, GoldRun, Shadowing, ShadowOutcome, ShadowRunner, parse_gold
 from cascade.rollout.trial import Judge
 from cascade.server.active import ActiveRelease
 from cascade.server.service import Service
@@ -31,12 +31,19 @@ def shadowing(
     To be closed before either release is. Load stops it before anything else: nothing begins while either release is
     above its normal level, or a request waits to be admitted.
     """
-    rules, clock, stages = candidate.bundle.loaded.release.rollout.shadow, service.clock, AsideStages(service.clock)
+    rules, clock = candidate.bundle.loaded.release.rollout.shadow, service.clock
     controller = judge.controller
 
     def paused() -> bool:
         loaded = stable.stepping.is_loaded or candidate.stepping.is_loaded
         return loaded or service.draining or service.admission.oldest_wait_s() > 0
+
+    stages = AsideStages(clock, paused)
+
+    def count(outcome: ShadowOutcome) -> None:
+        service.metrics.arms.shadowed(outcome)
+        if outcome is not ShadowOutcome.COMPARED:
+            controller.pair_left_out(outcome.value)
 
     runner = ShadowRunner(
         rules,
@@ -46,7 +53,7 @@ def shadowing(
         clock=clock,
         paused=paused,
         observe_pair=controller.observe_pair,
-        count=service.metrics.arms.shadowed,
+        count=count,
         count_fault=service.faults,
         stages=stages,
     )

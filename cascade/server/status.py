@@ -28,6 +28,10 @@ def status(service: Service) -> dict[str, Any]:
             "seats": {str(lane): service.admission.held(lane) for lane in Lane},
             "waiting": {str(lane): service.admission.waiting(lane) for lane in Lane},
         },
+        "start": {
+            "passed_over": [asdict(each) for each in service.choices.passed_over],
+            "taken_back": service.choices.was_taken_back,
+        },
         **_of(traffic.stable, now),
         "candidate": None if traffic.candidate is None else {"share": traffic.share, **_of(traffic.candidate, now)},
     }

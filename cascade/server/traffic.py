@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cascade.policy.levels import level_names
-from cascade.rollout.arms import is_canary
+from cascade.rollout.arms import place, unit_number
+from cascade.rollout.guardrails import Settled
 from cascade.server.active import ActiveRelease
 from cascade.server.queue_waits import QueueWaits
 from cascade.server.recent_decisions import RecentDecisions
@@ -15,9 +17,17 @@ from cascade.telemetry.faults import Faults
 from cascade.telemetry.logs import note
 from cascade.telemetry.metrics import Metrics
 from cascade.telemetry.records import Assignment
-from cascade.types import Arm, Decision
+from cascade.types import Arm
 
-__all__ = ["Traffic"]
+__all__ = ["Dealt", "Traffic"]
+
+
+class Dealt(NamedTuple):
+    """What decides a request, how the request came to it, and the number of its unit of traffic where there was a choice."""
+
+    release: ActiveRelease
+    assigned: Assignment
+    unit: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +43,17 @@ class _Split:
     def __post_init__(self) -> None:
         active = (self.stable,) if self.candidate is None else (self.stable, self.candidate)
         object.__setattr__(self, "active", active)
-        assigned = {Arm.STABLE: Assignment(1 - self.share), Arm.CANARY: Assignment(self.share)}
+        shares = {Arm.STABLE: 1 - self.share, Arm.CANARY: self.share}
+        assigned = {arm: Assignment(share, arm=arm) for arm, share in shares.items()}
         object.__setattr__(self, "assigned", assigned)
 
 
 class Traffic:
     """Say which release decides a request, and change that in one step.
 
-    A request that began with one release ends with it. ``outcomes`` is told of each decided request, after the
-    metrics, with whether it was answered, and without a decision of each that a release refused for what it is; ``recent`` keeps the last ones. Tenants are held to the limits of the stable release. ``pinned`` is the load level that an operator keeps releases to, as far as they have one of that name.
+    A request that began with one release ends with it. ``outcomes`` is told of each settled request, after the metrics;
+    ``recent`` keeps the last ones that were decided. Tenants are held to the limits of the stable release. ``pinned`` is
+    the load level that an operator keeps releases to, as far as they have one of that name.
     """
 
     def __init__(
@@ -61,7 +73,7 @@ class Traffic:
         self._pinned = pinned
         self._split = _Split(stable)
         self.recent = RecentDecisions()
-        self.outcomes: Callable[[Arm, Decision | None, bool], None] = lambda arm, decision, answered: None
+        self.outcomes: Callable[[Settled], None] = lambda settled: None
         self._turn(self._split, joins=stable)
 
     @property
@@ -99,17 +111,15 @@ class Traffic:
         """Return the most documents that any active release takes of a request."""
         return max(release.pipeline.release.limits.max_documents for release in self._split.active)
 
-    def choose(self, unit: str) -> tuple[ActiveRelease, Arm]:
+    def choose(self, unit: str) -> Dealt:
         """Return what decides the requests of a unit of traffic, which is hashed at once."""
         split = self._split
         candidate = split.candidate
-        if candidate is not None and split.share and is_canary(unit, candidate.digest, split.share):
-            return candidate, Arm.CANARY
-        return split.stable, Arm.STABLE
-
-    def assigned(self, arm: Arm) -> Assignment:
-        """Return how requests come to an arm now, for the record."""
-        return self._split.assigned[arm]
+        if candidate is None or not split.share:
+            return Dealt(split.stable, split.assigned[Arm.STABLE], None)
+        at = place(unit, candidate.digest)
+        release, arm = (candidate, Arm.CANARY) if at < split.share else (split.stable, Arm.STABLE)
+        return Dealt(release, split.assigned[arm], unit_number(at))
 
     def activate(self, release: ActiveRelease) -> ActiveRelease:
         """Let ``release`` decide all new requests from now on; return the one before, which the caller closes.
@@ -142,20 +152,15 @@ class Traffic:
             self._turn(_Split(self._split.stable))
         return candidate
 
-    def decided(self, decision: Decision, *, answered: bool) -> None:
-        """Count a request that was decided, and tell of it. What is told may fail; the answer does not."""
-        self._metrics.observe(decision, answered=answered)
-        self.recent.add(decision, answered=answered)
-        self._tell(decision.arm, decision, answered=answered)
-
-    def refused(self, arm: Arm) -> None:
-        """Tell of a request that the release of an arm does not take: too long, or of a kind that its stages do not score."""
-        self._metrics.arms.refused(arm)
-        self._tell(arm, None, answered=False)
-
-    def _tell(self, arm: Arm, decision: Decision | None, *, answered: bool) -> None:
+    def settled(self, settled: Settled) -> None:
+        """Count a request that a release decided or does not take, and tell of it. What is told may fail; the answer does not."""
+        if settled.decision is None:
+            self._metrics.arms.refused(settled.arm)
+        else:
+            self._metrics.observe(settled.decision, answered=settled.answered)
+            self.recent.add(settled.decision, answered=settled.answered)
         try:
-            self.outcomes(arm, decision, answered)
+            self.outcomes(settled)
         except Exception as error:  # noqa: BLE001 - a boundary: who listens never costs an answer
             self._faults(error)
 

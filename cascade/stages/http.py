@@ -21,6 +21,7 @@ from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.events import Guarded, GuardEvents
 from cascade.guard.expected_ms import ExpectedMs
 from cascade.guard.inflight import TextLimiter
+from cascade.guard.own_calls import is_own_call
 from cascade.policy.release import HttpStage
 from cascade.stages.base import Congestion, Observed
 from cascade.stages.calls import Calls, RoundFailed
@@ -174,18 +175,7 @@ class HttpReranker:
         round_: Round | None = None
         kind: type[StageError]
         try:
-            round_ = begin_round(
-                query,
-                documents,
-                serializer=self._serializer,
-                instruction=self._spec.instruction if instruction is None else instruction.reveal(),
-                max_length=self._max_length,
-                server_clips=self._wire.clips,
-                most_characters=self._wire.most_characters,
-                route=self._sending.route,
-                call_id=call_id,
-                deadline=deadline,
-            )
+            round_ = self._begin(query, documents, instruction, call_id, deadline)
             async with deadline.timeout():
                 await self._sending.send(round_)
             if round_.pieces and not round_.scores:
@@ -202,11 +192,39 @@ class HttpReranker:
             outcome = self._given_up(round_)
             raise
         finally:
-            # A round that nobody waits for may be larger than any other, and says nothing of what those take.
-            self._breaker.leave(entered, Outcome.IGNORE if is_aside() else outcome)
+            # A round that nobody waits for may be larger than any other, and says nothing of what those take. Our own
+            # questions come one after the other until a server answers: they must not keep its traffic, or the next, away.
+            says_nothing = is_aside() or (is_own_call() and outcome is Outcome.FAILURE)
+            self._breaker.leave(entered, Outcome.IGNORE if says_nothing else outcome)
         # outside, so that no error is chained whose frames hold text
         elapsed_ms = (self._clock() - started) * 1000
         raise kind(self._name, code, elapsed_ms=elapsed_ms, budget_ms=budget_ms, sent=len(round_.left) if round_ else 0)
+
+    def pair_tokens(
+        self, query: Text, documents: Sequence[Text], *, deadline: Deadline, instruction: Text | None = None
+    ) -> list[int]:
+        """Return about how many tokens each pair has as it is sent, which is what the room is counted in; 0 where it is not."""
+        round_ = self._begin(query, documents, instruction, "", deadline)
+        tokens = [0] * len(documents)
+        for piece in round_.pieces:
+            tokens[piece.position] = round_.tokens_of([piece])
+        return tokens
+
+    def _begin(
+        self, query: Text, documents: Sequence[Text], instruction: Text | None, call_id: str, deadline: Deadline
+    ) -> Round:
+        return begin_round(
+            query,
+            documents,
+            serializer=self._serializer,
+            instruction=self._spec.instruction if instruction is None else instruction.reveal(),
+            max_length=self._max_length,
+            server_clips=self._wire.clips,
+            most_characters=self._wire.most_characters,
+            route=self._sending.route,
+            call_id=call_id,
+            deadline=deadline,
+        )
 
     def _outcome_of(self, round_: Round) -> Outcome:
         if not round_.calls:

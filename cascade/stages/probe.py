@@ -13,7 +13,7 @@ from cascade.guard.deadline import Deadline
 from cascade.guard.own_calls import own_calls
 from cascade.stages.base import Stage
 from cascade.text import Text
-from cascade.types import ScoreSpace
+from cascade.types import DegradedReason, ScoreSpace
 
 __all__ = ["Probe", "Verdict", "judge", "probe"]
 
@@ -42,18 +42,19 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The verdict, the failure's code where there was one, and the time it took."""
+    """The verdict, the failure's code where there was one, the time it took, and what kind of failure it was."""
 
     verdict: Verdict
     code: str
     elapsed_ms: float
+    reason: DegradedReason | None = None
 
 
 async def probe(stage: Stage, deadline: Deadline) -> Probe:
     """Score four known pairs within ``deadline``, and judge. Never raises a StageError."""
     documents = [Text(text) for text in (_RELEVANT, *_IRRELEVANT)]
     began = deadline.clock()
-    verdict, code = Verdict.FAILED, ""
+    verdict, code, reason = Verdict.FAILED, "", None
     try:
         with own_calls():
             answer = await stage.score(Text(_QUERY), documents, deadline=deadline, call_id=f"probe-{uuid.uuid4().hex}")
@@ -63,8 +64,8 @@ async def probe(stage: Stage, deadline: Deadline) -> Probe:
         else:
             code = "document_refused"
     except StageError as error:
-        code = error.code
-    return Probe(verdict, code, (deadline.clock() - began) * 1000)
+        code, reason = error.code, error.reason
+    return Probe(verdict, code, (deadline.clock() - began) * 1000, reason)
 
 
 def judge(scores: Sequence[float], space: ScoreSpace) -> Verdict:

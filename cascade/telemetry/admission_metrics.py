@@ -51,8 +51,14 @@ class AdmissionMetrics:
         self._by_tenant: dict[tuple[str, Verdict], Counter] = {}
 
     def name_tenants(self, names: Collection[str]) -> None:
-        """Count these tenants by name, and all others as one; where there are none, count none."""
-        counted = {*names, _OTHER} if names else ()
+        """Count these tenants by name, and all others as one; where there are none, count none.
+
+        The series of those that are not named any more are gone.
+        """
+        counted = {*names, _OTHER} if names else set[str]()
+        for name, verdict in self._by_tenant:
+            if name not in counted:
+                self._of_tenants.remove(name, verdict)
         self._by_tenant = {(name, v): self._of_tenants.labels(name, v) for name in counted for v in Verdict}
 
     def settled(self, verdict: Verdict, lane: Lane, tenant: str | None, waited_s: float) -> None:

@@ -8,6 +8,7 @@ journal goes. Whatever a kill leaves is in the journal, where the next process g
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import sys
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cascade.errors import ConfigError
+from cascade.telemetry.folders import keep_names
 from cascade.telemetry.parquet_of_journal import ParquetOfJournal
 from cascade.telemetry.record_file import Record, RecordFile, shifted
 
@@ -114,7 +116,8 @@ class ParquetFile:
         if self._part.exists() and not self._journal.path.exists():
             with contextlib.suppress(FileNotFoundError):
                 self._closing.rename(self._journal.path)
-        self._closing.unlink(missing_ok=True)
+        if self._closing.exists():
+            self._end_closing()
         self._part.unlink(missing_ok=True)
 
     def _step(self) -> None:
@@ -130,7 +133,7 @@ class ParquetFile:
         """Let a Parquet file take the journal's place. Raises what kept it from being written."""
         now = self._clock()
         if self._retry_at is not None and now < self._retry_at:
-            raise OSError("the last Parquet file could not be written")
+            raise OSError(errno.EIO, "the last Parquet file could not be written")
         self._retry_at = now + _RETRY_S
         try:
             self._names[-1].unlink(missing_ok=True)  # before the disk is needed
@@ -156,7 +159,12 @@ class ParquetFile:
                 self._closing.rename(self._journal.path)
             raise
         with contextlib.suppress(OSError):  # the next start removes it
-            self._closing.unlink()
+            self._end_closing()
+
+    def _end_closing(self) -> None:
+        """Let go of the journal whose place a Parquet file has, once the disk has that."""
+        keep_names(self._closing.parent)
+        self._closing.unlink(missing_ok=True)
 
     def _of_journal(self) -> ParquetOfJournal:
         """Return the Parquet file that is made of the journal; begun anew where the journal is another."""

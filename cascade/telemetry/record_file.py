@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import os
 import stat
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final, Protocol
+
+import orjson
 
 __all__ = ["FILE_MODE", "Record", "RecordFile", "RecordSink", "shifted"]
 
 FILE_MODE: Final = 0o600
+_LINES_BEFORE_A_RECORD: Final = 8
+_MOST_LINE_BYTES: Final = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,8 @@ class RecordFile:
     """The file that records are appended to, readable by its owner only.
 
     ``most_bytes`` bounds a file and ``files`` how many are kept, the one being written included: PATH.1 is the
-    one before it. ``most_seconds`` bounds how old its first record gets, by ``clock``; None is for ever. A file never
+    one before it. ``most_seconds`` bounds how old its first record gets, by ``clock``; None is for ever. Of a file that
+    another process began that is told by the record's own time, held against ``now``. A file never
     begins without the head of its first record. Where PATH was moved or removed by another, it is made anew. Only
     one process may write a file. Raises OSError.
     """
@@ -69,6 +77,7 @@ class RecordFile:
         files: int,
         most_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
         self.size = 0
@@ -77,6 +86,7 @@ class RecordFile:
         self._files = files
         self._most_seconds = most_seconds
         self._clock = clock
+        self._now = now
         self._fd: int | None = None
         self._began = 0.0
         self._torn = False
@@ -98,7 +108,7 @@ class RecordFile:
         self._torn = not whole
         self.size = os.fstat(fd).st_size
         if not whole:
-            raise OSError("the disk took a part only")
+            raise OSError(errno.ENOSPC, "the disk took a part only")
         self._heads.add(record.head)
 
     def current(self) -> int:
@@ -113,11 +123,11 @@ class RecordFile:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             self.close()
-            raise OSError("not a regular file")
+            raise OSError(errno.EINVAL, "not a regular file")
         os.fchmod(fd, FILE_MODE)
         self.opened += 1
         self.size = found.st_size
-        self._began = self._clock()
+        self._began = self._clock() - self._age_found()
         self._torn = bool(self.size) and os.pread(fd, 1, self.size - 1) != b"\n"
         return fd
 
@@ -129,7 +139,7 @@ class RecordFile:
 
     @property
     def age_s(self) -> float:
-        """Return how long the file has been written to, as far as this process knows."""
+        """Return how old the file's first record is."""
         return self._clock() - self._began
 
     def settle(self) -> None:
@@ -143,6 +153,17 @@ class RecordFile:
         self._heads.clear()
         if fd is not None:
             os.close(fd)
+
+    def _age_found(self) -> float:
+        """Return how old the first record of the file at the path is; 0 where that cannot be told."""
+        if not self.size:
+            return 0.0
+        with contextlib.suppress(OSError, ValueError, TypeError), self.path.open("rb") as file:
+            for line in itertools.islice(iter(lambda: file.readline(_MOST_LINE_BYTES), b""), _LINES_BEFORE_A_RECORD):
+                told = orjson.loads(line)
+                if isinstance(told, dict) and "time" in told:
+                    return max(0.0, self._now() - datetime.fromisoformat(told["time"]).timestamp())
+        return 0.0
 
     def _written(self, record: Record) -> bytes:
         """Return what is to be written: a torn line before it is ended, so that it spoils no other."""

@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import Final
 
 from cascade.errors import ConfigError
+from cascade.telemetry.folders import why_not
+from cascade.telemetry.logs import note
 from cascade.telemetry.record_file import Record, RecordSink
 
 __all__ = ["DropReason", "RecordLog"]
@@ -32,8 +34,8 @@ class RecordLog:
 
     At most ``queue`` records wait; one more is dropped. ``count_written`` and ``count_dropped`` are called
     from any thread, ``count_fault`` for what ``make`` raises. A record that could not be written is dropped, and the file
-    is tried again with the next. What is due by age is looked at every ``least_wait_s`` at most. Raises ConfigError
-    where the file cannot be opened at all.
+    is tried again with the next; the log has a line of the first, and again after it was well. What is due by age is looked at every ``least_wait_s`` at most. Raises ConfigError
+    where the file, in errors called ``name``, cannot be opened at all.
     """
 
     def __init__(
@@ -45,11 +47,12 @@ class RecordLog:
         count_dropped: Callable[[DropReason, int], None],
         count_fault: Callable[[BaseException], None],
         least_wait_s: float = 1.0,
+        name: str = "record_file",
     ) -> None:
         try:
             file.open()
         except OSError as error:
-            raise ConfigError(f"record_file: cannot be opened: {type(error).__name__}") from None
+            raise ConfigError(f"{name}: cannot be opened: {why_not(error)}") from None
         self._file = file
         self._most = queue
         self._least_wait_s = least_wait_s
@@ -60,6 +63,7 @@ class RecordLog:
         self._characters = 0
         self._changed = threading.Condition()
         self._closing = False
+        self._is_told = False
         self._thread = threading.Thread(target=self._work, name="decision records", daemon=True)
         self._thread.start()
 
@@ -102,13 +106,19 @@ class RecordLog:
     def _keep(self, make: Callable[[], Record]) -> None:
         try:
             self._file.append(make())
-        except OSError:
+        except OSError as error:
             self._count_dropped(DropReason.UNWRITABLE, 1)
+            if not self._is_told:
+                note("error", "decision records cannot be written, and are dropped", why=why_not(error))
+            self._is_told = True
         except Exception as error:  # noqa: BLE001 - the boundary of a background thread
             self._count_fault(error)
             self._count_dropped(DropReason.FAULT, 1)
         else:
             self._count_written()
+            if self._is_told:
+                note("info", "decision records are written again")
+            self._is_told = False
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """Do what loses no record where it fails; what the disk refuses is tried again."""

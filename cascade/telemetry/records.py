@@ -24,7 +24,7 @@ from cascade.signals.query import classify, count_identifiers
 from cascade.telemetry.logs import decision_record, rounded
 from cascade.telemetry.record_file import Record
 from cascade.tokens import PAIR_OVERHEAD_TOKENS, estimate_tokens
-from cascade.types import Candidate, Decision, Request, Round
+from cascade.types import Arm, Candidate, Decision, Request, Round
 
 __all__ = [
     "FORMAT",
@@ -50,13 +50,15 @@ _HASH_SPACE: Final = 2**64
 class Assignment:
     """How a request came to the arm that decides it.
 
-    ``probability`` is that of this arm at the moment the request was given to it: of a canary its share, of the
-    stable release what is left, 1 where nothing was split. A shadow is ``of`` the decision with that id, and its
+    ``arm`` and ``probability`` are of the moment the request was given to it, whatever its release is by the time it
+    is decided; ``arm`` is None where that of the pipeline holds. Of a canary the probability is its share, of the stable
+    release what is left, 1 where nothing was split. A shadow is ``of`` the decision with that id, and its
     probability that of both being made.
     """
 
     probability: float = 1.0
     of: str | None = None
+    arm: Arm | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ import pytest
 import yaml
 
 from cascade.cli import main
+from cascade.telemetry.logs import configure_logging
 from tests.logs import logging_given_back
+from tests.server.admin_listener import Listener, admin_listener
 
 _NONE: Final[Mapping[str, str]] = {}
 BARE: Final[dict[str, Any]] = {
@@ -82,3 +84,36 @@ def release(tmp_path: Path) -> WriteRelease:
         return str(path)
 
     return write
+
+
+class Rollout(Protocol):
+    """Run ``cascade rollout`` against the listener."""
+
+    def __call__(self, *arguments: str, width: int = 80, variables: Mapping[str, str] = _NONE) -> Done:
+        """Return how it ended."""
+        ...
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Listener]:
+    """Listen once for all tests."""
+    with admin_listener() as made:
+        yield made
+
+
+@pytest.fixture
+def listener(command: Command, served: Listener) -> Listener:
+    """Give the listener with a desk that was asked nothing; its log is in memory: what the command prints is its own."""
+    configure_logging("info", io.BytesIO())
+    return served.afresh()
+
+
+@pytest.fixture
+def rollout(command: Command, listener: Listener) -> Rollout:
+    """Give a function that runs the command at the listener, on a terminal of a width."""
+
+    def run(*arguments: str, width: int = 80, variables: Mapping[str, str] = _NONE) -> Done:
+        told = {"CASCADE_ADMIN_URL": listener.url, "COLUMNS": str(width), **variables}
+        return command("rollout", *arguments, variables=told)
+
+    return run

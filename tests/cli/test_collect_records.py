@@ -69,6 +69,13 @@ def test_all_that_was_not_used_is_told(command: Command, tmp_path: Path) -> None
     ]
 
 
+def test_where_all_were_chosen_by_a_release_nothing_else_is_advised(command: Command, tmp_path: Path) -> None:
+    """There are no queries of mode observe that could be taken."""
+    path = write_records(tmp_path / "a", [head_line(mode="cascade"), decision_line()])
+    done = command("collect", "--from-records", str(path), "--out", str(tmp_path / "t.parquet"))
+    assert done.out.splitlines()[1:] == ["1 queries were escalated whole by their release: no sample of the traffic"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -174,3 +174,17 @@ def test_a_release_at_an_address_is_named_as_it_is(command: Command) -> None:
         done = command("config", "validate", *options, variables=variables)
         assert (done.status, done.out) == (2, "")
         assert done.err == "cascade: release http://127.0.0.1:9/release.tar: no answer: ClientConnectorError\n"
+
+
+@pytest.mark.parametrize("expand", [(), ("--expand",)])
+def test_dump_tells_only_how_long_smoke_queries_are(
+    command: Command, release: WriteRelease, expand: tuple[str, ...]
+) -> None:
+    """They may be what users asked, and a dump is sent around; all else of the section is as written."""
+    query = {"query": _SECRET, "documents": ["a", f"{_SECRET}-b"], "first": 1}
+    done = command("config", "dump", *expand, "--release", release(rollout={"min_queries": 7, "smoke": [query]}))
+    assert (done.status, done.err) == (0, "")
+    assert _SECRET not in done.out
+    shown = yaml.safe_load(done.out)["release"]["rollout"]
+    told = {"query": "<22 characters>", "documents": ["<1 characters>", "<24 characters>"], "first": 1}
+    assert (shown["min_queries"], shown["smoke"]) == (7, [told])

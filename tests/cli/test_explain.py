@@ -251,6 +251,19 @@ def test_the_shadow_stands_beside_what_it_shadows(tmp_path: Path, asked: str, sh
         assert "           recorded are 0.5 of the queries; this arm had a probability of 0.01" in told
 
 
+@pytest.mark.parametrize("asked", ["answered", "beside"])
+def test_the_rules_are_told_of_whichever_of_a_pair_the_release_decided(tmp_path: Path, asked: str) -> None:
+    """The candidate's rules are of its shadow, the stable release's of the answer; the other's are not told."""
+    path = _write(tmp_path / "r", _record(), _shadow())
+    other = tmp_path / "other.yaml"
+    shadows = release_data(release="other", levels=[{"name": "calm"}])
+    other.write_text(yaml.safe_dump(shadows), encoding="utf-8")
+    for release, decided in ((_release(tmp_path / "mine.yaml"), "answered"), (other, "beside")):
+        (rules,) = (said["lines"] for said in _said(path, asked, release) if said["of"] == "rules")
+        assert (rules[0] == f"of {decided}") is (decided != asked)
+        assert not any("is not the one that decided" in line for line in rules)
+
+
 def test_the_latest_are_told_by_their_time(tmp_path: Path) -> None:
     """Over all files, oldest first, without shadows."""
     names = {"a": 3, "b": 1, "c": 4, "d": 2}

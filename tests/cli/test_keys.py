@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from cascade.cli import app
 from cascade.errors import ConfigError
 from cascade.server.key_file import parse_keys
+from cascade.server.keys import Right
 
 
 def test_a_new_key_opens_what_its_entry_says(tmp_path: Path) -> None:
@@ -25,6 +26,20 @@ def test_a_new_key_opens_what_its_entry_says(tmp_path: Path) -> None:
     assert found is not None
     assert found.name == "batch"
     assert CliRunner().invoke(app, ["keys", "check", str(path)]).stdout == "valid; keys: 1\n"
+
+
+def test_a_new_key_has_the_rights_that_were_asked_for(tmp_path: Path) -> None:
+    """Each once; one that there is not is refused."""
+    made = CliRunner().invoke(
+        app, ["keys", "new", "ops", *("--right", "read", "--right", "operate", "--right", "read")]
+    )
+    path = tmp_path / "keys.yaml"
+    path.write_text("keys:\n" + made.stdout, encoding="utf-8")
+    found = parse_keys(path).find(made.stderr.strip())
+    assert found is not None
+    assert found.rights == {Right.READ, Right.OPERATE}
+    assert made.stdout.endswith("    rights: [read, operate]\n")
+    assert CliRunner().invoke(app, ["keys", "new", "ops", "--right", "all"]).exit_code == 2
 
 
 def test_two_new_keys_differ() -> None:

@@ -37,7 +37,8 @@ def test_a_bundle_is_built_signed_and_verified(command: Command, tmp_path: Path,
     command("release", "build", str(written.path), "--out", plain)
     done = command("release", "sign", plain, "--key", private, "--out", signed)
     assert (done.status, done.out) == (0, f"{signed}: release r1, {digest}, signed\n")
-    assert command("release", "build", str(written.path), "--out", at_once, "--key", private).status == 0
+    built = command("release", "build", str(written.path), "--out", at_once, "--key", private)
+    assert (built.status, built.out.rstrip().endswith(", signed")) == (0, True)
     assert Path(at_once).read_bytes() == Path(signed).read_bytes()
     for bundle in (signed, at_once):
         done = command("release", "verify", bundle, "--strict", "--keys", public, "--digest", digest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -40,7 +41,14 @@ def _watched(looks: list[Looked], *, is_terminal: bool, width: int = 100) -> tup
             raise seen
         return seen
 
-    watch(look, console, sleep=pauses.append, clock=lambda: float(sum(pauses)))
+    now = datetime(2026, 11, 30, 9, tzinfo=UTC)
+    watch(
+        look,
+        console,
+        sleep=pauses.append,
+        clock=lambda: float(sum(pauses)),
+        now=lambda: now + timedelta(seconds=sum(pauses)),
+    )
     return file.getvalue(), pauses
 
 
@@ -57,15 +65,15 @@ def test_a_terminal_shows_each_look_and_what_it_cannot_see() -> None:
 
 
 def test_a_file_has_a_line_for_each_change() -> None:
-    """No control of a cursor, no colour, nothing twice."""
+    """With its time; no control of a cursor, no colour, nothing twice."""
     looks: list[Looked] = [idle(), idle(), running(), NoAnswer("gone"), NoAnswer("gone"), running(), turned_down()]
     written, _ = _watched(looks, is_terminal=False)
     assert written.splitlines() == [
-        "idle: no rollout is under way; r-2026-10 decides all traffic",
-        "running: r-2026-11 decides 5% of the traffic, r-2026-10 the rest",
-        "no news: gone; asked again",
-        "running: r-2026-11 decides 5% of the traffic, r-2026-10 the rest",
-        "rolled back: r-2026-11 was rolled back; r-2026-10 decides all traffic",
+        "2026-11-30 09:00:00  idle: no rollout is under way; r-2026-10 decides all traffic",
+        "2026-11-30 09:00:02  running: r-2026-11 decides 5% of the traffic, r-2026-10 the rest",
+        "2026-11-30 09:00:03  no news: gone; asked again",
+        "2026-11-30 09:00:05  running: r-2026-11 decides 5% of the traffic, r-2026-10 the rest",
+        "2026-11-30 09:00:06  rolled back: r-2026-11 was rolled back; r-2026-10 decides all traffic",
     ]
 
 

@@ -41,8 +41,7 @@ def two_stages(name: str, small: str, large: str, guardrails: Mapping[str, float
         ("late", "errors", "fallback", "escalation", "cost", "ranking_loss", "drift_psi"), None
     ) | dict(guardrails)
     server = {"adapter": "tei", "model": "fake/reranker", "engine": "tei/1.9", "dtype": "float16"}
-    room = {"adaptive_limit": False}  # a limit found out from calls of two passages leaves little room beside them
-    stages = {stage: server | room | {"url": url} for stage, url in (("small", small), ("large", large))}
+    stages = {stage: server | {"url": url} for stage, url in (("small", small), ("large", large))}
     rollout = {"steps": [40, 70, 100], "min_queries": 10, "min_seconds": 0, "guardrails": limits}
     return {
         "release": name,

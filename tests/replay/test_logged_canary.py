@@ -15,7 +15,7 @@ from cascade.policy.release import release_digest
 from cascade.replay.logged.gathered import gather_logged
 from cascade.replay.logged.outcomes import Outcomes
 from cascade.replay.logged.sources import left_out, shares_at
-from cascade.rollout.arms import is_canary
+from cascade.rollout.arms import place
 from tests.replay.bandit import BY_CLASS, DEEP, OTHER, SHALLOW, asked_report, outcomes_of, worth_of
 from tests.replay.served import Query, Serving, made_queries, orders_of, traffic
 
@@ -31,7 +31,7 @@ def _share(query: Query) -> float:
 
 
 def _arm(query: Query) -> int:
-    return int(is_canary(query.text, _SALT, _share(query)))
+    return int(place(query.text, _SALT) < _share(query))
 
 
 def _probability(query: Query, arm: int) -> float:

@@ -12,10 +12,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from cascade.rollout.bundle import build_bundle
 from cascade.rollout.sources.looking import Looking
+from cascade.rollout.store import ReleaseStore, Stored
 
 from .arrange import write_release
 
-__all__ = ["KEY", "OTHER_KEY", "key_file", "looking", "packed", "public_pem"]
+__all__ = ["KEY", "OTHER_KEY", "key_file", "last_good", "looking", "packed", "public_pem"]
 
 Result = TypeVar("Result")
 
@@ -23,6 +24,11 @@ KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER_KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
 _MADE: Final[dict[tuple[bytes | None, str], tuple[bytes, str]]] = {}
 """Bundles that were made before, by key and changes: the same input makes the same bytes."""
+
+
+def last_good(store: ReleaseStore) -> Stored | None:
+    """Return the last release that decided all traffic and that is still whole, None where there is none."""
+    return next((found for digest in store.goods() if (found := store.stored(digest)) is not None), None)
 
 
 def packed(folder: Path, key: Ed25519PrivateKey | None = None, **changes: Any) -> tuple[bytes, str]:

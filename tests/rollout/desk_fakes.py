@@ -14,12 +14,12 @@ import yaml
 from cascade.errors import ConfigError
 from cascade.guard.deadline import Deadline
 from cascade.policy.release import release_digest
-from cascade.rollout.activation import Activation, ActivationStep, Asked
+from cascade.rollout.activation import Activation, ActivationStep, Asked, Refused
 from cascade.rollout.bringing_in import BringingIn
 from cascade.rollout.bundle import Bundle, load_bundle
 from cascade.rollout.controller import RolloutVerdict
 from cascade.rollout.desk import Desk
-from cascade.rollout.guardrails.observed import Observed
+from cascade.rollout.guardrails import Observed, Settled
 from cascade.rollout.history import Remembered
 from cascade.rollout.ledger import Ledger
 from cascade.rollout.moves import Moves
@@ -226,6 +226,9 @@ class FakeController:
     def observe_pair(self, loss: float) -> None:
         raise NotImplementedError
 
+    def pair_left_out(self, outcome: str) -> None:
+        raise NotImplementedError
+
     def observe_gold(self, loss: float) -> None:
         raise NotImplementedError
 
@@ -335,6 +338,7 @@ class Setup:
         self.keeps = keeps or FakeKeeps()
         self.source = FakeSource()
         self.known: dict[str, Stored] = {}
+        self.refuses: dict[str, Refused] = {}
         self.options: dict[str, dict[str, Any]] = {}
         self.next_controller: Callable[[], FakeController] = FakeController
         stable = serves or self.write("r1")
@@ -345,7 +349,6 @@ class Setup:
             self.keeps,
             now=lambda: began + timedelta(seconds=clock()),
             off_loop=off_loop,
-            count_fault=self.faults.append,
         )
         self.activation = Activation({}, self.build, clock=clock, count_fault=self.faults.append, off_loop=inline)
         self.moves = Moves(
@@ -394,7 +397,18 @@ class Setup:
         """Return what the history has, oldest first."""
         return [entry["what"] for entry in reversed(self.desk.history())]
 
+    def tell(self, arm: Arm, *, answered: bool = True, digest: str | None = None, **changes: Any) -> None:
+        """Tell the desk of a request of an arm, by default one that the arm's release of the moment decided."""
+        release = self.traffic.candidate if arm is Arm.CANARY else self.traffic.stable
+        if digest is None:
+            assert release is not None
+            digest = release.digest
+        said = decision(arm, "same", **changes)
+        self.desk.told(Settled(arm, digest, said, answered))
+
     async def _find(self, wanted: str) -> Stored:
+        if wanted in self.refuses:
+            raise self.refuses[wanted]
         try:
             return self.known[wanted]
         except KeyError:
@@ -408,9 +422,11 @@ class Setup:
         return Judge(controller, observed)
 
 
-def observed(said: Decision, answered: bool) -> Observed:
-    """Return what a guardrail sees of a decision, as far as these tests look."""
-    return Observed(said.arm, late=said.total_ms > said.deadline_ms, error=not answered)
+def observed(settled: Settled) -> Observed:
+    """Return what a guardrail sees of a request, as far as these tests look."""
+    said = settled.decision
+    late = said is not None and said.total_ms > said.deadline_ms
+    return Observed(settled.arm, late=late, error=not settled.answered)
 
 
 def load(path: Path) -> Bundle:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -148,15 +149,16 @@ def played(scenario: Scenario, rules: RolloutRules, seed: int) -> Outcome:
         usual = scenario.both(now, rng)
         canary = rng.random(count) < controller.share
         late = np.full(count, usual.late)
+        units: list[int | None] = [None] * count
         if callers is not None:
-            canary, late = callers.asked(count, controller.share)
+            units, canary, late = callers.asked(count, controller.share)
         new = scenario.canary(now, usual)
         late = late + np.where(canary, new.late - usual.late, 0.0)
         if scenario.cold:
             late = late + np.where(canary, _cold(queries + canary.cumsum()), 0.0)
         codes = _codes(rng, canary, late, usual, new)
-        for code in codes.tolist():
-            controller.observe(_POOL[code])
+        for code, unit in zip(codes.tolist(), units, strict=True):
+            controller.observe(_answer(code, unit))
         queries += int(canary.sum())
         for loss in _losses(rng, scenario, rules, int((~canary).sum())).tolist():
             controller.observe_pair(loss)
@@ -185,10 +187,10 @@ class _Callers:
         self._late = rng.beta(0.2, 9.8, units)
         self._place = rng.random(units)
 
-    def asked(self, count: int, share: float) -> tuple[Bools, Floats]:
-        """Return for each request whether the canary answers it, and how likely it is late."""
+    def asked(self, count: int, share: float) -> tuple[list[int | None], Bools, Floats]:
+        """Return for each request whose it is, whether the canary answers it, and how likely it is late."""
         who = self._rng.choice(self._ask.size, count, p=self._ask)
-        return self._place[who] < share, self._late[who]
+        return who.tolist(), self._place[who] < share, self._late[who]
 
 
 def _losses(rng: np.random.Generator, scenario: Scenario, rules: RolloutRules, count: int) -> Floats:
@@ -240,3 +242,8 @@ def _pool() -> list[Observed]:
 
 
 _POOL: Final = _pool()
+
+
+@lru_cache(maxsize=2**17)
+def _answer(code: int, unit: int | None) -> Observed:
+    return _POOL[code] if unit is None else replace(_POOL[code], unit=unit)

@@ -165,6 +165,7 @@ def test_warnings_refuse_unless_it_is_lenient(tmp_path: Path) -> None:
             await setup.activation.run(asked(stored, lenient=False), Swapped())
         assert refused.value.step is ActivationStep.VERIFY
         assert "evidence: it names no certificate" in refused.value.why
+        assert refused.value.why[-1].startswith("all of these are warnings: lenient ")
         _none_left(setup)
         await (await setup.activation.run(asked(stored), Swapped())).aclose()
 
@@ -192,7 +193,7 @@ def test_a_file_that_changes_while_it_is_looked_at_is_refused(tmp_path: Path) ->
 
 
 _WRONG = Probe(Verdict.WRONG_ORDER, "", 1.0)
-_AWAY = Probe(Verdict.FAILED, "connect", 1.0)
+_AWAY = Probe(Verdict.FAILED, "refused", 1.0, DegradedReason.STAGE_UNREACHABLE)
 
 
 @pytest.mark.parametrize(
@@ -200,14 +201,14 @@ _AWAY = Probe(Verdict.FAILED, "connect", 1.0)
     [
         ("warn", False, ("small stage: wrong_order",)),
         ("enforce", True, ("small stage: wrong_order",)),
-        ("warn", True, None),
+        ("warn", True, ("small stage: wrong_order",)),
         ("off", False, None),
     ],
 )
 def test_wrong_scores_of_known_pairs_refuse(
     tmp_path: Path, probe: str, lenient: bool, why: tuple[str, ...] | None
 ) -> None:
-    """Activation enforces probes even where a cold start only warns; lenient lets a warning be one, off asks nothing."""
+    """Activation enforces probes even where a cold start only warns, and where warnings of `verify` pass; off asks nothing."""
 
     async def scenario() -> None:
         setup = Setup(tmp_path)
@@ -262,7 +263,7 @@ def test_a_server_that_stays_away_refuses_and_is_told_from_a_wrong_one(tmp_path:
         began = asyncio.get_running_loop().time()
         with pytest.raises(Refused) as refused:
             await setup.activation.run(asked(stored), Swapped())
-        assert (refused.value.step, refused.value.why) == ("probe", ("small stage: failed (connect)",))
+        assert (refused.value.step, refused.value.why) == ("probe", ("small stage: stage_unreachable (refused)",))
         assert refused.value.passing
         assert asyncio.get_running_loop().time() - began < 10.5
 

@@ -11,7 +11,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cascade.rollout.arms import is_canary, place
+from cascade.rollout.arms import place, unit_number
 
 _UNITS = [f"user-{number}" for number in range(20_000)]
 
@@ -56,7 +56,7 @@ def test_two_processes_decide_alike() -> None:
 @given(unit=st.text(max_size=20), shares=st.lists(st.floats(0, 1), min_size=2, max_size=6))
 def test_a_larger_share_only_adds_members(unit: str, shares: list[float]) -> None:
     """Who is in stays in, step by step; nobody is in at 0, and all are at 1."""
-    inside = [is_canary(unit, "sha256:a", share) for share in (0.0, *sorted(shares), 1.0)]
+    inside = [place(unit, "sha256:a") < share for share in (0.0, *sorted(shares), 1.0)]
     assert inside == sorted(inside)
     assert (inside[0], inside[-1]) == (False, True)
 
@@ -64,7 +64,7 @@ def test_a_larger_share_only_adds_members(unit: str, shares: list[float]) -> Non
 def test_members_are_as_many_as_the_share_says() -> None:
     """Within three standard errors at each usual step."""
     for share in (0.01, 0.05, 0.25, 0.5):
-        inside = sum(is_canary(unit, "sha256:b", share) for unit in _UNITS)
+        inside = sum(place(unit, "sha256:b") < share for unit in _UNITS)
         error = math.sqrt(len(_UNITS) * share * (1 - share))
         assert abs(inside - len(_UNITS) * share) < 3 * error
 
@@ -81,7 +81,16 @@ def test_places_are_even() -> None:
 def test_another_release_draws_other_members() -> None:
     """Of the members of 10% by one salt, a tenth are members by another: no user bears every rollout."""
     salts = ("sha256:a", "sha256:b", "sha256:c")
-    members = {salt: {unit for unit in _UNITS if is_canary(unit, salt, 0.1)} for salt in salts}
+    members = {salt: {unit for unit in _UNITS if place(unit, salt) < 0.1} for salt in salts}
     for one, other in itertools.combinations(salts, 2):
         both = len(members[one] & members[other])
         assert abs(both - 200) < 3 * math.sqrt(200)
+
+
+def test_the_number_of_a_unit_says_nothing_of_its_arm() -> None:
+    """Units of a small share have as many numbers as any others, and seldom two the same."""
+    numbers = [unit_number(place(unit, "sha256:b")) for unit in _UNITS]
+    few = [unit_number(place(unit, "sha256:b")) for unit in _UNITS if place(unit, "sha256:b") < 0.01]
+    assert len(set(numbers)) > 0.97 * len(_UNITS)
+    assert 0.3 < sum(few) / len(few) / 2**20 < 0.7
+    assert all(0 <= number < 2**20 for number in numbers)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from cascade.errors import ConfigError
 from cascade.rollout.activation import ActivationStep, Refused
 from cascade.rollout.controller import RolloutVerdict
 from cascade.rollout.desk import TICK_S
+from cascade.rollout.guardrails import Settled
 from cascade.stages.probe import Probe, Verdict
+from cascade.telemetry.logs import configure_logging
 from cascade.testing.clock import run_virtual
 from cascade.types import Arm, StageName
 from tests.rollout.desk_fakes import FakeController, FakeKeeps, Setup, decision
@@ -117,13 +122,13 @@ def test_an_error_or_a_late_answer_that_fails_a_guardrail_is_the_last_one(tmp_pa
     async def scenario(setup: Setup) -> None:
         setup.write("r2")
         await setup.desk.start("r2")
-        setup.desk.told(Arm.STABLE, decision(Arm.STABLE, "r1", total_ms=500), answered=False)
-        setup.desk.told(Arm.CANARY, decision(Arm.CANARY, "r2"), answered=True)
+        setup.tell(Arm.STABLE, answered=False, total_ms=500)
+        setup.tell(Arm.CANARY)
         assert setup.traffic.candidate is not None
-        took_ms = 101.0 if late else 50.0
-        setup.desk.told(Arm.CANARY, decision(Arm.CANARY, "r2", total_ms=took_ms), answered=late)
+        took_ms, digest = 101.0 if late else 50.0, setup.traffic.candidate.digest
+        setup.tell(Arm.CANARY, answered=late, total_ms=took_ms)
         assert setup.traffic.candidate is None
-        setup.desk.told(Arm.CANARY, decision(Arm.CANARY, "r2"), answered=False)  # one that was under way: nobody judges
+        setup.tell(Arm.CANARY, answered=False, digest=digest)  # one that was under way: nobody judges
 
     setup = _play(tmp_path, scenario)
     (entry,) = [each for each in setup.desk.history() if each["what"] == "rolled_back"]
@@ -138,13 +143,20 @@ def test_an_error_or_a_late_answer_that_fails_a_guardrail_is_the_last_one(tmp_pa
     assert setup.faults == []
 
 
-def test_answers_of_an_earlier_candidate_are_not_held_against_the_next(tmp_path: Path) -> None:
-    """A canary's answer that tells of another release than the one being tried is left out."""
+@pytest.mark.parametrize("arm", [Arm.CANARY, Arm.STABLE])
+@pytest.mark.parametrize("decided", [True, False])
+def test_what_a_release_left_behind_is_not_held_against_the_next(tmp_path: Path, arm: Arm, decided: bool) -> None:
+    """It is told by its digest: an earlier candidate has the same name, and the stable release before had the same arm."""
 
     async def scenario(setup: Setup) -> None:
+        earlier = setup.write("r2", depth=7).digest
         setup.write("r2")
         await setup.desk.start("r2")
-        setup.desk.told(Arm.CANARY, decision(Arm.CANARY, "r0"), answered=False)
+        assert setup.traffic.candidate is not None
+        assert earlier != setup.traffic.candidate.digest
+        before = Settled(arm, earlier, decision(arm, "r2") if decided else None, answered=False)
+        for settled in (before, replace(before, digest=setup.traffic.stable.digest, arm=Arm.CANARY)):
+            setup.desk.told(settled)
         assert setup.traffic.candidate is not None
         assert setup.controllers[0].observed == []
 
@@ -172,9 +184,9 @@ def test_a_candidate_that_does_not_take_what_is_sent_is_rolled_back(tmp_path: Pa
     async def scenario(setup: Setup) -> None:
         setup.write("r2")
         await setup.desk.start("r2")
-        setup.desk.told(Arm.STABLE, None, answered=False)
+        setup.desk.told(Settled(Arm.STABLE, setup.traffic.stable.digest, None, answered=False))
         assert setup.traffic.candidate is not None
-        setup.desk.told(Arm.CANARY, None, answered=False)
+        setup.desk.told(Settled(Arm.CANARY, setup.traffic.candidate.digest, None, answered=False))
         assert setup.traffic.candidate is None
 
     setup = _play(tmp_path, scenario)
@@ -188,7 +200,7 @@ def test_what_is_told_of_a_decision_never_raises(tmp_path: Path) -> None:
     async def scenario(setup: Setup) -> None:
         setup.write("r2")
         await setup.desk.start("r2")
-        setup.desk.told(Arm.CANARY, "no decision", answered=True)  # type: ignore[arg-type]
+        setup.desk.told("nothing settled")  # type: ignore[arg-type]
 
     setup = _play(tmp_path, scenario)
     assert [type(fault) for fault in setup.faults] == [AttributeError]
@@ -388,9 +400,11 @@ def test_another_desired_release_takes_the_candidates_place(tmp_path: Path) -> N
         setup.source.say(setup.known["r1"])
         await asyncio.sleep(0.5)
         assert setup.traffic.candidate is None
+        assert (setup.desk.status()["state"], setup.desk.status()["refused"]["step"]) == ("replaced", "replaced")
 
     setup = _play(tmp_path, scenario)
     assert setup.happened() == ["served", "started", "replaced", "started", "replaced"]
+    assert [entry["lenient"] for entry in setup.desk.history()] == [True, True, True, True, False]
     assert setup.desk.history()[0]["why"] == ["the source names the stable release"]
 
 
@@ -410,7 +424,10 @@ def test_a_desired_release_that_was_refused_is_not_tried_again(tmp_path: Path) -
 
 
 def test_a_desired_release_whose_server_is_away_is_tried_again_later(tmp_path: Path) -> None:
-    """That a server does not answer says nothing of the release: else a replica would be left behind for good."""
+    """That a server does not answer says nothing of the release: else a replica would be left behind for good.
+
+    Of refusals that are alike the history has the last.
+    """
 
     async def scenario(setup: Setup) -> None:
         away = Probe(Verdict.FAILED, "connect", 1.0)
@@ -420,6 +437,7 @@ def test_a_desired_release_whose_server_is_away_is_tried_again_later(tmp_path: P
         assert setup.outcomes == ["probe"]
         await asyncio.sleep(30)
         assert setup.outcomes == ["probe", "probe"]
+        assert setup.happened() == ["served", "refused"]  # what came again fills no history
         setup.options[stored.digest] = {}
         await asyncio.sleep(120)
         assert setup.outcomes == ["probe", "probe", "swapped"]
@@ -455,20 +473,43 @@ def test_an_operators_release_is_not_undone_by_a_source_that_names_what_it_did_b
     _play(tmp_path, scenario)
 
 
-def test_a_full_disk_is_told_and_stops_nothing(tmp_path: Path) -> None:
-    """The rollout goes on where its state cannot be kept; the fault is counted, and once it can be it is."""
+def test_what_cannot_be_taken_is_in_the_history(tmp_path: Path) -> None:
+    """A release that is refused before it can be brought in, on a full disk say, leaves the one under way as it is."""
 
     async def scenario(setup: Setup) -> None:
-        setup.keeps.fails = OSError(28, "no space")
+        setup.write("r2")
+        await setup.desk.start("r2")
+        why = ("release r3.tar: cannot be written: No space left on device",)
+        setup.refuses["r3"] = Refused(ActivationStep.READ, why)
+        with pytest.raises(Refused, match="No space left on device"):
+            await setup.desk.start("r3", at_once=True)
+        assert setup.desk.status()["state"] == "running"
+        entry = setup.desk.history()[0]
+        assert (entry["what"], entry["release"], entry["step"], entry["why"]) == ("refused", "r3", "read", list(why))
+
+    _play(tmp_path, scenario)
+
+
+def test_a_full_disk_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    """The rollout goes on where its state cannot be kept; that is told once with why, and once it can be it is kept and told."""
+    log = io.BytesIO()
+    configure_logging("info", log)
+
+    async def scenario(setup: Setup) -> None:
+        setup.keeps.fails = OSError(28, "No space left on device")
         setup.write("r2")
         assert (await setup.desk.start("r2"))["state"] == "running"
+        await asyncio.sleep(10 * TICK_S)
         setup.keeps.fails = None
         await asyncio.sleep(2 * TICK_S)
         kept = setup.keeps.read()
         assert kept is not None
         assert kept.candidate is not None
 
-    assert {type(fault) for fault in _play(tmp_path, scenario).faults} == {OSError}
+    assert _play(tmp_path, scenario).faults == []
+    told = [line for line in map(orjson.loads, log.getvalue().splitlines()) if "kept" in line["event"]]
+    assert [line["event"] for line in told] == ["rollout state cannot be kept", "rollout state is kept again"]
+    assert told[0]["why"] == "No space left on device"
 
 
 def test_the_rate_of_requests_goes_into_the_time_to_rollback(tmp_path: Path) -> None:
@@ -478,7 +519,7 @@ def test_the_rate_of_requests_goes_into_the_time_to_rollback(tmp_path: Path) -> 
         setup.desk._within = lambda release, per_s: [{"release": release.name, "per_s": round(per_s, 1)}]
         assert setup.desk.status()["rollback_within"] == []
         for _ in range(300):
-            setup.desk.told(Arm.STABLE, decision(), answered=True)
+            setup.tell(Arm.STABLE)
             await asyncio.sleep(0.1)
         setup.write("r2")
         (told,) = (await setup.desk.start("r2"))["rollback_within"]
@@ -601,15 +642,14 @@ def test_what_a_release_will_have_to_show_is_foreseen(tmp_path: Path) -> None:
     """It is asked of the release that is meant, against the stable one, at the rate of the moment; nothing begins."""
 
     async def scenario(setup: Setup) -> None:
-        stored = setup.write("r2")
 
-        async def foresee(stable: Any, found: Any, per_s: float) -> dict[str, Any]:
-            return {"stable": stable.name, "digest": found.digest, "per_s": per_s}
+        async def foresee(stable: Any, wanted: str, per_s: float) -> dict[str, Any]:
+            return {"stable": stable.name, "wanted": wanted, "per_s": per_s}
 
         with pytest.raises(ConfigError, match="not told here"):
             await setup.desk.foresee("r2")
         setup.desk._foresee = foresee
-        assert await setup.desk.foresee("r2") == {"stable": "r1", "digest": stored.digest, "per_s": 0.0}
+        assert await setup.desk.foresee("r2") == {"stable": "r1", "wanted": "r2", "per_s": 0.0}
         assert setup.happened() == ["served"]
 
     _play(tmp_path, scenario)

@@ -11,6 +11,7 @@ import pytest
 
 from cascade.policy.release import Release, parse_release
 from cascade.rollout.controller import RolloutVerdict
+from cascade.rollout.guardrails import Settled
 from cascade.rollout.judge import judge_of
 from cascade.telemetry.logs import configure_logging
 from cascade.types import Arm, DegradedReason, Round, StageName
@@ -45,14 +46,32 @@ def test_a_decision_is_observed_with_its_cost_and_best_scores() -> None:
         Round(StageName.LARGE, "m", 0, 0, 0, 0, DegradedReason.STAGE_TIMEOUT, "deadline", 1.0),
     )
     said = replace(decision(Arm.CANARY, "r2"), rounds=rounds, candidates=100)
-    canary = judge.observed(said, True)
-    stable = judge.observed(replace(said, arm=Arm.STABLE), False)
+    canary = judge.observed(Settled(Arm.CANARY, "sha256:r2", said, answered=True))
+    stable = judge.observed(Settled(Arm.STABLE, "sha256:r1", replace(said, arm=Arm.STABLE), answered=False))
     assert (canary.small_top, canary.large_top) == (3.5, 2.0)
     assert canary.cost == pytest.approx((50 * 0.2 + 10) / (50 * 0.2 + 10))
     assert stable.cost == pytest.approx((50 * 0.1 + 10) / (50 * 0.2 + 10))
     assert (canary.error, stable.error, canary.escalated_share) == (False, True, 0.1)
-    bare = judge.observed(decision(Arm.CANARY, "r2"), True)
+    bare = judge.observed(Settled(Arm.CANARY, "sha256:r2", decision(Arm.CANARY, "r2"), answered=True))
     assert (bare.small_top, bare.large_top, bare.cost) == (None, None, 0.0)
+
+
+@pytest.mark.parametrize(("stable_ms", "candidate_ms"), [(100, 400), (400, 100)])
+def test_a_candidate_that_gives_itself_more_time_is_late_where_the_stable_release_would_be(
+    stable_ms: int, candidate_ms: int
+) -> None:
+    """Whoever allows more: without a deadline of the caller's, both arms are held to the smaller budget."""
+    budgets = {"small_ms": 40, "large_ms": 60, "reserve_ms": 10}
+    stable, candidate = (
+        _release(name, budgets=budgets | {"total_ms": total_ms})
+        for name, total_ms in (("r1", stable_ms), ("r2", candidate_ms))
+    )
+    judge = judge_of(stable, candidate, now=0.0, has_gold=False)
+    for arm, own_ms in ((Arm.STABLE, stable_ms), (Arm.CANARY, candidate_ms)):
+        said = replace(decision(arm, total_ms=own_ms / 2 + 60), deadline_ms=float(own_ms))
+        assert judge.observed(Settled(arm, "sha256:any", said, answered=True)).late
+        quick = replace(said, total_ms=99.0)
+        assert not judge.observed(Settled(arm, "sha256:any", quick, answered=True)).late
 
 
 def test_a_controller_goes_on_from_what_was_kept() -> None:

@@ -15,7 +15,7 @@ from cascade.rollout.controller import RolloutVerdict
 from cascade.rollout.desk import TICK_S
 from cascade.testing.clock import run_virtual
 from cascade.types import Arm
-from tests.rollout.desk_fakes import FakeController, FakeKeeps, Setup, decision
+from tests.rollout.desk_fakes import FakeController, FakeKeeps, Setup
 
 
 class _SlowDisk:
@@ -147,7 +147,7 @@ def test_a_candidate_whose_decisions_cannot_be_judged_is_taken_back(tmp_path: Pa
         setup.next_controller = _Unable
         setup.write("r2")
         await setup.desk.start("r2")
-        setup.desk.told(arm, decision(arm, "r2" if arm is Arm.CANARY else "r1"), answered=True)
+        setup.tell(arm)
         assert (setup.traffic.candidate, setup.desk.status()["state"]) == (None, "rolled_back")
 
     setup = _play(tmp_path, scenario)

@@ -9,6 +9,7 @@ import pytest
 
 from cascade.errors import ConfigError
 from cascade.rollout import finding
+from cascade.rollout.activation import ActivationStep, Refused
 from cascade.rollout.bundle import build_bundle
 from cascade.rollout.finding import find_release
 from cascade.rollout.signing import keys_in
@@ -55,10 +56,13 @@ def test_a_name_that_several_releases_have_is_refused(tmp_path: Path, folder: Pa
 
 
 def test_what_is_nowhere_is_told(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it was looked, and how much there could not be read; a path is not followed."""
+    """Where it was looked, and what is there by which name; a path is not followed."""
     store = ReleaseStore(tmp_path / "store")
-    with pytest.raises(ConfigError, match=rf"^no release of this name: none in {folder}; 1 there cannot be read$"):
-        find_release("../releases/one.tar", store, folder)
+    (folder / "broken.tar").unlink()
+    told = rf"^no release of this name in {folder}: there are, by the name inside the file: r1, r2$"
+    for wanted in ("../releases/one.tar", "one", "one.tar"):
+        with pytest.raises(ConfigError, match=told):
+            find_release(wanted, store, folder)
     with pytest.raises(ConfigError, match=r"^no release of this digest: releases_folder is not set$"):
         find_release(f"sha256:{'ab' * 32}", store, None)
     with pytest.raises(ConfigError, match=r"cannot be read: FileNotFoundError$"):
@@ -68,10 +72,46 @@ def test_what_is_nowhere_is_told(tmp_path: Path, folder: Path, monkeypatch: pyte
         find_release("r1", store, folder)
 
 
+def test_what_cannot_be_read_is_told_by_file_and_kind(tmp_path: Path, folder: Path) -> None:
+    """It may be the one that is meant. What somebody wrote in it is not repeated."""
+    (folder / "cut.tar").write_bytes((folder / "one.tar").read_bytes()[:700])
+    (folder / "canary").mkdir()
+    (folder / "canary" / "release.yaml").write_bytes(b"release: r9\nkingfisher: 1\n")
+    with pytest.raises(Refused) as refused:
+        find_release("r9", ReleaseStore(tmp_path / "store"), folder)
+    assert refused.value.step is ActivationStep.READ
+    assert refused.value.why == (
+        f"no release of this name in {folder}: there are, by the name inside the file: r1, r2",
+        "cannot be read: broken.tar: not a tar, or damaged; it must not be compressed",
+        "cannot be read: canary: its release breaks a rule: `cascade release verify` tells which",
+        "cannot be read: cut.tar: not a tar, or damaged; it must not be compressed",
+    )
+
+
+def test_of_many_that_cannot_be_read_some_are_told(tmp_path: Path) -> None:
+    """And how many there are besides."""
+    for number in range(25):
+        (tmp_path / f"{number:02}.tar").write_bytes(b"x")
+    with pytest.raises(Refused) as refused:
+        find_release("r9", ReleaseStore(tmp_path / "store"), tmp_path)
+    first, *others = refused.value.why
+    assert first.endswith(": none")
+    assert (len(others), others[-1]) == (21, "and 5 more")
+
+
+def test_a_release_that_cannot_be_kept_is_refused_and_says_why(tmp_path: Path, folder: Path) -> None:
+    """A disk that is full, say: the place is a folder here."""
+    store = ReleaseStore(tmp_path / "store")
+    _, digest = packed(tmp_path, release="r1")
+    (tmp_path / "store" / f"{digest.removeprefix('sha256:')}.tar").mkdir()
+    with pytest.raises(Refused, match=r"^refused at read: .*cannot be written: Is a directory$"):
+        find_release("r1", store, folder)
+
+
 def test_with_keys_what_is_found_must_be_signed(tmp_path: Path, folder: Path) -> None:
     """It is refused when it is to be kept; a signed copy beside unsigned ones is the one that is meant."""
     store = ReleaseStore(tmp_path / "store", keys_in(key_file(tmp_path, KEY)))
-    with pytest.raises(ConfigError, match="it is not signed"):
+    with pytest.raises(Refused, match=r"refused at signature: .*it is not signed"):
         find_release("r1", store, folder)
     data, digest = packed(tmp_path, KEY, release="r1")
     (folder / "b-signed.tar").write_bytes(data)
@@ -84,6 +124,31 @@ def test_a_folder_that_may_not_be_looked_into_is_one_that_cannot_be_read(tmp_pat
     (folder / "three").chmod(0)
     store = ReleaseStore(tmp_path / "store")
     assert find_release("r1", store, folder).name == "r1"
-    with pytest.raises(ConfigError, match="2 there cannot be read"):
+    with pytest.raises(Refused, match=r"three/release\.yaml: cannot be read: PermissionError"):
         find_release("r9", store, folder)
     (folder / "three").chmod(0o755)
+
+
+@pytest.mark.parametrize("name", ["a.tar", "bundle/signature.json"])
+def test_a_pipe_in_the_folder_is_one_that_cannot_be_read(tmp_path: Path, folder: Path, name: str) -> None:
+    """Nobody waits for somebody to write to it."""
+    if "/" in name:
+        build_bundle(write_release(tmp_path / "y", release="r3").path, folder / "bundle", {})
+    os.mkfifo(folder / name)
+    store = ReleaseStore(tmp_path / "store")
+    assert find_release("r1", store, folder).name == "r1"
+    with pytest.raises(Refused, match=f"{name}: not a regular file"):
+        find_release("r9", store, folder)
+    with pytest.raises(ConfigError, match="not a regular file"):
+        store.put((folder / name).parent if "/" in name else folder / name)
+
+
+def test_what_is_only_looked_at_is_not_kept(tmp_path: Path, folder: Path) -> None:
+    """It lies where it lay; what the store would not take is refused all the same."""
+    store = ReleaseStore(tmp_path / "store", keys_in(key_file(tmp_path, KEY)))
+    with pytest.raises(Refused, match=r"refused at signature: .*it is not signed"):
+        find_release("r1", store, folder, keep=False)
+    data, digest = packed(tmp_path, KEY, release="r1")
+    (folder / "b-signed.tar").write_bytes(data)
+    found = find_release("r1", store, folder, keep=False)
+    assert (found.digest, found.path, store.digests()) == (digest, folder / "b-signed.tar", [])

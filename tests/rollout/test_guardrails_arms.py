@@ -162,6 +162,93 @@ def test_a_limit_of_zero_says_what_it_needs_and_many_that_differ_say_so() -> Non
     assert _told(zero, GuardrailName.FALLBACK).why == "400 comparisons show neither"
 
 
+def _answered(both: ArmComparison, turns: int, late: dict[int, float], canary: set[int], harm: float = 0.0) -> None:
+    """Have each unit answered once a turn, late by its own share, and by ``harm`` more where the canary answers it."""
+    for turn in range(turns):
+        for unit, share in late.items():
+            is_late = (turn * 37 + unit * 11) % 100 < 100 * (share + (harm if unit in canary else 0.0))
+            (both.canary if unit in canary else both.stable)(
+                (_canary if unit in canary else _stable)(late=is_late, unit=unit)
+            )
+
+
+def test_a_caller_that_is_late_wherever_it_is_is_not_held_against_the_release() -> None:
+    """One of twenty is always late, as two of the stable release's are: its wager shows harm, and the guardrail says whose."""
+    both = _comparison()
+    _answered(both, 100, {unit: 1.0 if unit in {0, 7, 13} else 0.0 for unit in range(20)}, {0, 1})
+    told = _told(both, GuardrailName.LATE)
+    assert told.p_harm is not None
+    assert told.p_harm < _HARM
+    assert (told.verdict, both.has_failed) == (GuardrailVerdict.INCONCLUSIVE, False)
+    assert "units of traffic differ" in told.why
+
+
+def test_few_callers_that_are_much_worse_off_than_others_are_held_against_the_release() -> None:
+    """Callers differ by a few hundredths; those of the canary are late half of the time."""
+    both = _comparison()
+    _answered(both, 100, {unit: 0.01 * (unit % 5) for unit in range(60)}, {0, 1}, harm=0.5)
+    assert both.has_failed
+    assert _told(both, GuardrailName.LATE).verdict is GuardrailVerdict.FAIL
+
+
+def test_after_a_restart_harm_of_units_is_not_held_against_the_release_by_what_is_left_of_them() -> None:
+    """What is known of units is gone: one late answer of a caller that is always late must not end what it did not end before."""
+    before, both = _comparison(), _comparison()
+    late = {unit: 1.0 if unit in {0, 7, 13} else 0.0 for unit in range(20)}
+    _answered(before, 100, late, {0, 1})
+    before.canary(_canary(unit=1))  # so that no answer of the stable release waits for one of the candidate
+    both.restore(before.state())
+    _answered(both, 100, late, {0, 1})
+    told = _told(both, GuardrailName.LATE)
+    assert told.p_harm is not None
+    assert told.p_harm < _HARM
+    assert (told.verdict, both.has_failed) == (GuardrailVerdict.INCONCLUSIVE, False)
+
+
+def test_after_a_restart_harm_is_met_by_what_came_since() -> None:
+    """The release begins to fail after it: as many answers are needed as at first."""
+    before, both = _comparison(), _comparison()
+    _answered(before, 5, dict.fromkeys(range(60), 0.0), {0, 1})
+    both.restore(before.state())
+    _answered(both, 100, dict.fromkeys(range(60), 0.0), {0, 1}, harm=0.5)
+    assert _told(both, GuardrailName.LATE).verdict is GuardrailVerdict.FAIL
+
+
+def test_a_large_caller_that_always_fails_hides_no_outage_of_the_candidate() -> None:
+    """A third of the traffic fails in the stable release, all of one caller's; of the candidate all of each caller's does."""
+    both = _comparison()
+    for _ in range(40):
+        for unit in range(100):
+            if unit < 4:
+                both.canary(_canary(error=True, unit=unit))
+            else:
+                both.stable(_stable(unit=unit))
+        for _ in range(50):
+            both.stable(_stable(error=True, unit=100))
+    assert _told(both, GuardrailName.ERRORS).verdict is GuardrailVerdict.FAIL
+
+
+def test_where_the_canary_has_most_units_it_is_they_that_tell_how_units_differ() -> None:
+    """A like release at 90%: 8 of its 27 callers are always late, and of the three that are left none."""
+    both = _comparison()
+    _answered(both, 100, {unit: 1.0 if 3 <= unit < 11 else 0.0 for unit in range(30)}, set(range(3, 30)))
+    told = _told(both, GuardrailName.LATE)
+    assert told.p_harm is not None
+    assert told.p_harm < _HARM
+    assert (told.verdict, both.has_failed) == (GuardrailVerdict.INCONCLUSIVE, False)
+
+
+def test_a_failure_is_kept_though_what_is_known_of_units_is_not() -> None:
+    """The process may end between the answer and the roll back."""
+    first, second = _comparison(), _comparison()
+    for _ in range(10):
+        first.stable(_stable())
+        first.canary(_canary(error=True))
+    second.restore(first.state())
+    assert second.has_failed
+    assert list(second.told()) == list(first.told())
+
+
 def test_a_state_goes_on_as_if_nothing_had_been() -> None:
     """Half of a pair, half of the warm-up, and a guardrail that is off are kept too."""
     whole, first = _comparison(warm_up=2, late=None), _comparison(warm_up=2, late=None)

@@ -60,6 +60,28 @@ def test_losses_that_cannot_tell_say_neither_and_why() -> None:
     assert (evidence.verdict, evidence.told().why) == (GuardrailVerdict.INCONCLUSIVE, "the judge is another")
 
 
+def test_evidence_that_is_starved_says_so_and_why() -> None:
+    """From 20 left out, and where those are the most: a step that waits for pairs must not do so without a word."""
+    evidence = _ranking()
+    for _ in range(4):
+        evidence.add(0.0)
+    for _ in range(19):
+        evidence.left_out("silver_failed")
+    assert evidence.told().why == "4 comparisons; a pass needs 332 at least, where nothing differs"
+    evidence.left_out("paused")
+    assert evidence.told().why == (
+        "4 comparisons; a pass needs 332 at least, where nothing differs; "
+        "starved: of 24 in the sample 4 were compared, the rest mostly silver_failed"
+    )
+    for _ in range(17):
+        evidence.add(0.0)
+    assert "starved" not in evidence.told().why
+    for _ in range(400):
+        evidence.left_out("paused")
+        evidence.add(0.0)
+    assert evidence.told().why == "it is shown to be within its limit"
+
+
 def test_ranking_evidence_is_restored() -> None:
     """Both wagers, as they were."""
     first, second = _ranking(), _ranking()

@@ -9,9 +9,9 @@ import pytest
 
 from cascade.errors import ConfigError
 from cascade.policy.release import Prices, Release, parse_release
-from cascade.rollout.guardrails.changes import Changes, changes
-from cascade.rollout.guardrails.observed import Observed, Pricing, observed_of, pricings
-from cascade.types import Arm, DegradedReason, StageName
+from cascade.rollout.guardrails import Observed, Pricing, Settled, changes, observed_of, pricings
+from cascade.rollout.guardrails.changes import Changes
+from cascade.types import Arm, Decision, DegradedReason, StageName
 from tests.scenario import release_data
 from tests.telemetry.decisions import decision, round_of
 
@@ -27,21 +27,20 @@ def _stages(**changed: Any) -> dict[str, Any]:
     return {name: spec | changed.get(name, {}) for name, spec in stages.items()}
 
 
+def _seen(decided: Decision | None, *, answered: bool = True, within_ms: float = 100.0, **told: Any) -> Observed:
+    arm = Arm.STABLE if decided is None else decided.arm
+    return observed_of(Settled(arm, "sha256:r1", decided, answered, **told), _PRICING, within_ms)
+
+
 def test_an_ordinary_decision_is_neither_late_nor_an_error() -> None:
     """Pairs are counted by stage, whether or not they came back; the cost is by price over the dearest request."""
     rounds = (
         round_of(StageName.RETRIEVAL, sent=7),
-        round_of(sent=50),
-        round_of(StageName.LARGE, sent=4),
+        round_of(sent=50, top=1.5),
+        round_of(StageName.LARGE, sent=4, top=2.0),
         round_of(StageName.LARGE, sent=2, outcome="stage_timeout"),
     )
-    seen = observed_of(
-        decision(candidates=60, rounds=rounds, arm=Arm.CANARY),
-        answered=True,
-        pricing=_PRICING,
-        small_top=1.5,
-        large_top=2,
-    )
+    seen = _seen(decision(candidates=60, rounds=rounds, arm=Arm.CANARY))
     assert seen == Observed(Arm.CANARY, escalated_share=0.1, cost=(5 + 6) / 25, small_top=1.5, large_top=2)
 
 
@@ -59,15 +58,44 @@ def test_what_is_bad_is_told_apart(
     changed: dict[str, Any], answered: bool, late: bool, error: bool, fallback: bool
 ) -> None:
     """Late is after the deadline; an error is no order, or a fault of ours; a degraded answer is a fallback."""
-    seen = observed_of(decision(**changed), answered, _PRICING)
+    seen = _seen(decision(**changed), answered=answered)
     assert (seen.late, seen.error, seen.fallback) == (late, error, fallback)
+
+
+@pytest.mark.parametrize(("took_ms", "deadline_ms", "states_deadline", "late"), [
+    (150.0, 200.0, False, True),   # a release that takes longer than the other allows, by a budget of its own
+    (100.0, 200.0, False, False),
+    (150.0, 200.0, True, False),   # whose caller gave it that long
+    (250.0, 200.0, True, True),
+    (60.0, 50.0, False, True),     # a level with less time than either release
+])  # fmt: skip
+@pytest.mark.parametrize("arm", [Arm.STABLE, Arm.CANARY])
+def test_late_is_by_the_callers_deadline_else_by_the_smaller_budget(
+    took_ms: float, deadline_ms: float, states_deadline: bool, late: bool, arm: Arm
+) -> None:
+    """Both arms alike: each by its own budget would find no release late that only takes longer."""
+    said = decision(total_ms=took_ms, deadline_ms=deadline_ms, arm=arm)
+    assert _seen(said, within_ms=100.0, states_deadline=states_deadline).late is late
+
+
+def test_a_body_of_several_queries_costs_the_mean_of_them() -> None:
+    """As a sum it would stand at the cost of the dearest query, whatever a release sends."""
+    rounds = (round_of(sent=200), round_of(StageName.LARGE, sent=16))
+    body = decision(candidates=240, rounds=rounds)
+    assert _seen(body, queries=4) == Observed(Arm.STABLE, escalated_share=16 / 240, cost=(50 * 0.1 + 4) / 25)
+    dearer = decision(candidates=240, rounds=(*rounds, round_of(StageName.LARGE, sent=16)))
+    assert _seen(dearer, queries=4).cost == (50 * 0.1 + 8) / 25
+
+
+def test_what_a_release_does_not_take_is_an_error_of_its_arm_and_no_more() -> None:
+    """Nothing was decided: neither late nor degraded, and without cost."""
+    settled = Settled(Arm.CANARY, "sha256:r2", None, answered=False)
+    assert observed_of(settled, _PRICING, 100.0) == Observed(Arm.CANARY, error=True)
 
 
 def test_a_share_and_a_cost_are_never_above_one() -> None:
     """A level or a safe mode may send more than was reckoned with."""
-    seen = observed_of(
-        decision(candidates=1, rounds=(round_of(StageName.LARGE, sent=100),)), answered=True, pricing=_PRICING
-    )
+    seen = _seen(decision(candidates=1, rounds=(round_of(StageName.LARGE, sent=100),)))
     assert (seen.escalated_share, seen.cost) == (1.0, 1.0)
     assert Pricing(Prices(), 0.0).cost(10, 10) == 0.0
 

@@ -20,7 +20,7 @@ from cascade.rollout.store import ReleaseStore
 from cascade.rollout.tar import LARGEST_TAR, parse_tar, tar_bytes
 from cascade.rollout.verify import verify
 
-from .bundles import KEY, OTHER_KEY, key_file, packed
+from .bundles import KEY, OTHER_KEY, key_file, last_good, packed
 
 Files = dict[str, bytes]
 
@@ -154,7 +154,7 @@ def test_an_invalid_bundle_is_refused_at_each_door_with_its_reason(
         with pytest.raises(ConfigError) as raised:
             store.put(bundle)
         assert told in str(raised.value)
-    last = store.last_good()
+    last = last_good(store)
     assert last is not None
     assert (last.digest, last.path.read_bytes()) == (digest, data)
     assert store.digests() == [digest]

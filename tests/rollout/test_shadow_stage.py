@@ -24,7 +24,7 @@ from tests.stages.arrange import running, score, tei_spec, vllm_spec
 
 
 def _aside(stage: Stage) -> AsideStage:
-    return AsideStage(stage, asyncio.get_running_loop().time)
+    return AsideStage(stage, asyncio.get_running_loop().time, lambda: False)
 
 
 async def _score(stage: AsideStage, texts: Sequence[str], *, within_ms: float = 1000.0) -> StageScores:
@@ -97,8 +97,21 @@ def test_parts_keep_to_half_of_the_tokens_too() -> None:
     assert run_virtual(play()) == [3, 3, 1]
 
 
-def test_without_room_it_is_given_up_at_once_and_not_queued() -> None:
-    """Requests hold more than half: nothing is sent, nobody waits behind it, and it cost no time."""
+def test_the_tokens_of_a_template_and_an_instruction_count_too() -> None:
+    """Three pairs are a part, of two calls: had a call more tokens than were counted, the one behind it would find no room, at an idle server."""
+
+    async def play() -> tuple[int, int]:
+        server = FakeVllm(delay_ms=10)
+        spec = vllm_spec(max_in_flight_tokens=800, chunk_texts=2, serializer="qwen3-reranker@1")
+        async with running(server, spec) as stage:
+            scored = await _score(_aside(stage), ["word " * 12] * 10)
+        return len(scored.scores), len(server.posts)
+
+    assert run_virtual(play()) == (10, 7)
+
+
+def test_without_room_it_waits_beside_the_line_and_not_in_it() -> None:
+    """Requests hold half: nothing is sent and nobody waits behind it. Once they have left it goes, if its time allows."""
 
     async def play() -> None:
         server = FakeTei(delay_ms=50)
@@ -106,17 +119,20 @@ def test_without_room_it_is_given_up_at_once_and_not_queued() -> None:
             user = asyncio.create_task(score(stage, "q", ["a", "b"]))
             await asyncio.sleep(0.01)
             with pytest.raises(StageOverloaded) as refused:
-                await _score(_aside(stage), ["c"])
-            assert (refused.value.code, refused.value.sent) == ("waiting_for_room", 0)
-            assert stage.room.waiting == 0
-            await user
-            assert len(server.posts) == 1
+                await _score(_aside(stage), ["c"], within_ms=20)
+            assert (refused.value.code, refused.value.sent, len(server.posts)) == ("waiting_for_room", 0, 1)
+            waits = asyncio.create_task(_score(_aside(stage), ["c"]))
+            await asyncio.sleep(0.01)
+            assert (stage.room.waiting, len(server.posts), user.done()) == (0, 1, False)
+            assert (await waits).scores
+            assert user.done()
+            assert asyncio.get_running_loop().time() == pytest.approx(0.1)
 
     run_virtual(play())
 
 
-def test_chunks_that_find_no_room_end_the_round() -> None:
-    """Room may go between a round's begin and its later chunks; they fail in place of waiting in line."""
+def test_chunks_that_find_no_room_go_once_there_is_some() -> None:
+    """Requests may take the room between a part's begin and its chunks: it gives way, and begins again behind them."""
 
     async def play() -> None:
         server = FakeTei(delay_ms=50)
@@ -124,12 +140,104 @@ def test_chunks_that_find_no_room_end_the_round() -> None:
             round_ = asyncio.create_task(_score(_aside(stage), ["a", "b", "c", "d"]))
             # Its chunks begin in tasks of their own, a turn later than these requests.
             users = [asyncio.create_task(score(stage, "q", ["x"])) for _ in range(5)]
-            with pytest.raises(StageOverloaded):
-                await round_
+            assert len((await round_).scores) == 4
             await asyncio.gather(*users)
-            assert (len(server.posts), stage.room.in_flight) == (5, 0)
+            assert asyncio.get_running_loop().time() == pytest.approx(0.1)
+            texts = [seen.body["texts"] for seen in server.posts]
+            assert texts == [["x"]] * 5 + [["a"], ["b"], ["c"], ["d"]]
+            assert stage.room.in_flight == 0
 
     run_virtual(play())
+
+
+def test_a_round_goes_in_parts_as_large_as_the_room_that_is_left_over() -> None:
+    """One request of two texts after the other leaves two of four: twelve texts go two by two, and no request waits."""
+
+    async def play() -> tuple[list[int], list[float]]:
+        server, took = FakeTei(delay_ms=10), []
+        async with running(server, tei_spec(max_in_flight_texts=8)) as stage:
+            clock = asyncio.get_running_loop().time
+
+            async def ask() -> None:
+                while True:
+                    began = clock()
+                    await score(stage, "q", ["user"] * 2)
+                    took.append(clock() - began)
+
+            users = asyncio.create_task(ask())
+            await asyncio.sleep(0.005)
+            scored = await _score(_aside(stage), [str(number) for number in range(12)])
+            assert len(scored.scores) == 12
+            users.cancel()
+            await asyncio.gather(users, return_exceptions=True)
+        texts = [seen.body["texts"] for seen in server.posts]
+        return [len(each) for each in texts if "user" not in each], took
+
+    sizes, took = run_virtual(play())
+    assert sizes == [2] * 6
+    assert took == [pytest.approx(0.01)] * len(took)
+    assert len(took) >= 5
+
+
+def test_a_limit_that_was_found_out_from_small_calls_lets_the_whole_depth_through() -> None:
+    """Requests escalate two documents each, one call always under way: rounds of fifty beside them end all the same."""
+
+    async def play() -> tuple[int, list[float]]:
+        server, took = FakeTei(delay_ms=20), []
+        async with running(server, tei_spec()) as stage:
+            clock = asyncio.get_running_loop().time
+
+            async def ask() -> None:
+                while True:
+                    began = clock()
+                    await score(stage, "q", ["word " * 40] * 2)
+                    took.append(clock() - began)
+
+            users = [asyncio.create_task(ask()) for _ in range(2)]
+            await asyncio.sleep(2)
+            limit = stage.room.limit
+            for _ in range(10):
+                await _score(_aside(stage), ["word " * 40] * 50, within_ms=2000)
+            for each in users:
+                each.cancel()
+            await asyncio.gather(*users, return_exceptions=True)
+        return limit, took
+
+    limit, took = run_virtual(play())
+    assert limit < 50
+    assert took == [pytest.approx(0.02)] * len(took)
+
+
+def test_load_ends_a_round_between_its_parts() -> None:
+    """What is under way ends; nothing more leaves, though there is room."""
+
+    async def play() -> int:
+        server, loaded = FakeTei(delay_ms=10), False
+        async with running(server, tei_spec(max_in_flight_texts=8)) as stage:
+            beside = AsideStage(stage, asyncio.get_running_loop().time, lambda: loaded)
+            round_ = asyncio.create_task(_score(beside, ["a"] * 12))
+            await asyncio.sleep(0.005)
+            loaded = True
+            with pytest.raises(StageOverloaded, match="paused"):
+                await round_
+        return len(server.posts)
+
+    assert run_virtual(play()) == 1
+
+
+def test_parts_are_not_smaller_than_half_of_what_an_empty_room_takes() -> None:
+    """Room for one text of four is left over: it waits for more in place of a dozen calls of one text each."""
+
+    async def play() -> list[int]:
+        server = FakeTei(delay_ms=10)
+        async with running(server, tei_spec(max_in_flight_texts=8)) as stage:
+            user = asyncio.create_task(score(stage, "q", ["user"] * 3))
+            await asyncio.sleep(0.005)
+            await _score(_aside(stage), ["a"] * 5)
+            await user
+        return [len(seen.body["texts"]) for seen in server.posts]
+
+    assert run_virtual(play()) == [3, 4, 1]
 
 
 def test_rounds_of_its_kind_wait_for_each_other() -> None:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import httpx
 import orjson
@@ -26,13 +26,16 @@ from cascade.server.active import ActiveRelease, Shared
 from cascade.server.admin import admin_app
 from cascade.server.app import public_app
 from cascade.server.queue_waits import QueueWaits
+from cascade.server.recording import Records
 from cascade.server.service import Service
 from cascade.server.stage_pool import StagePool
+from cascade.server.start_choices import StartChoices
 from cascade.server.tenant_quotas import TenantQuotas
 from cascade.server.traffic import Traffic
 from cascade.stages.base import Stage
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
+from cascade.telemetry.records import Recorder
 from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
 from cascade.types import StageName
@@ -129,6 +132,16 @@ class Sidecar:
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Records that are kept where a test looks."""
+
+    kept: Recorder
+
+    def recorder(self, loaded: LoadedRelease, stages: Mapping[StageName, Stage]) -> Recorder:
+        return self.kept
+
+
 def sidecar(
     small: ScriptedStage | None = None,
     large: ScriptedStage | None = None,
@@ -141,11 +154,12 @@ def sidecar(
     level: str | None = None,
     clock: Clock | None = None,
     bounds: Bounds = ROOMY,
+    recorder: Recorder | None = None,
     **settings: Any,
 ) -> Sidecar:
     """Make a sidecar whose stages score by shared words, at a load level, on the clock of the running loop unless another is given.
 
-    ``build`` makes the stages of a release in place of the two. ``settings`` are further fields of the service.
+    ``build`` makes the stages of a release in place of the two. ``recorder`` is told of what every release decides. ``settings`` are further fields of the service.
     """
     small = small or ScriptedStage(overlap)
     large = large or ScriptedStage(overlap)
@@ -166,6 +180,7 @@ def sidecar(
         hash_query=lambda query: "0" * 16,
         new_id=lambda: f"decision-{next(numbers)}",
         queue_wait_ms=lambda: admission.oldest_wait_s() * 1000,
+        records=None if recorder is None else cast("Records", _Records(recorder)),
     )
     bundle = bundle or bundle_of(release or release_of(), calibration)
     traffic = Traffic(
@@ -185,6 +200,7 @@ def sidecar(
         clock=clock,
         admission=admission,
         under_way=shared.under_way,
+        choices=StartChoices.of(bundle),
         **{"max_body_bytes": 8_000_000, "started": True, "ready": True} | settings,
     )
     return Sidecar(service, small, large)

@@ -20,10 +20,13 @@ import yaml
 
 from cascade.errors import ConfigError
 from cascade.rollout.bundle import build_bundle
+from cascade.rollout.history import KeptRelease, Remembered, StateFile
+from cascade.rollout.store import ReleaseStore
 from cascade.server.announcing import announce
 from cascade.server.app import public_app
 from cascade.server.building import open_service, read_release
 from cascade.server.lifecycle import serve
+from cascade.server.rollout_start import StateWithStore
 from cascade.server.settings import Settings
 from cascade.server.status import status
 from cascade.testing.upstream import FakeTei
@@ -102,6 +105,7 @@ class _EarlyStopper(_Stopper):
     def look(self, client: httpx.Client, public: str, admin: str) -> None:
         super().look(client, public, admin)
         self.seen["live"] = client.get(f"{public}/livez").status_code
+        self.seen["rollout"] = client.get(f"{admin}/rollout").status_code
         self.seen["health"] = client.get(f"{public}/health").status_code
         bodies = {"tei": {"query": "q", "texts": ["a"]}, "vllm": {"query": "q", "documents": ["a"]}}
         self.seen["answers"] = {name: client.post(f"{public}/rerank", json=body) for name, body in bodies.items()}
@@ -154,6 +158,7 @@ def test_h6_while_stages_start_the_routes_say_so_and_a_signal_ends_the_process(t
         stopper.join()
     seen = stopper.seen
     assert (seen["live"], seen["ready"], seen["health"], seen["status"]["ready"]) == (200, 503, 503, False)
+    assert seen["rollout"] == 503
     tei, vllm = seen["answers"]["tei"], seen["answers"]["vllm"]
     assert (tei.status_code, tei.headers["retry-after"]) == (503, "1")
     assert tei.json()["error"] == "answer: the stages are starting"
@@ -172,6 +177,46 @@ def test_a_stage_that_cannot_start_ends_the_listeners(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="none"):
         serve(Settings(release=release, port=port, admin_port=0, log_file=tmp_path / "log"))
     socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_a_stable_release_that_does_not_start_ends_no_process(tmp_path: Path) -> None:
+    """Its weights are gone since the last start: what settings name serves, readiness follows, and the desk tells why."""
+    weights = tmp_path / "weights"
+    stage = {"adapter": "onnx", "model": "m", "engine": "onnxruntime", "weights": {"folder": str(weights)}}
+    (tmp_path / "gone").mkdir()
+    gone = _release(tmp_path / "gone", release="gone-1", stages={"small": stage}, depth=5)
+    store = ReleaseStore(tmp_path / "state" / "releases")
+    kept = KeptRelease(release="gone-1", digest=store.put(gone).digest, activated_at="t")
+    StateWithStore(StateFile(tmp_path / "state"), store).write(Remembered(stable=kept))
+    stopper = _DeskReader(tmp_path / "log")
+    stopper.start()
+    serve(
+        Settings(
+            release=_release(tmp_path),
+            watch_release=True,
+            state_folder=tmp_path / "state",
+            port=0,
+            admin_port=0,
+            log_file=tmp_path / "log",
+            drain_seconds=0,
+        )
+    )
+    stopper.join()
+    assert (stopper.seen["ready"], stopper.seen["status"]["release"]) == (200, "bare-1")
+    (passed,) = stopper.seen["status"]["start"]["passed_over"]
+    assert (passed["release"], passed["step"]) == ("gone-1", "start")
+    assert (stopper.seen["desk"]["stable"]["release"], stopper.seen["desk"]["refused"]["release"]) == (
+        "bare-1",
+        "gone-1",
+    )
+
+
+class _DeskReader(_Stopper):
+    """Look at the desk too."""
+
+    def look(self, client: httpx.Client, public: str, admin: str) -> None:
+        super().look(client, public, admin)
+        self.seen["desk"] = client.get(f"{admin}/rollout").json()
 
 
 def _told_of_the_stage(folder: Path, url: str) -> list[tuple[str, str, str, str | None]]:

@@ -62,6 +62,7 @@ async def test_b9_a_refused_answer_is_joined_to_its_line_and_not_counted_as_answ
     assert line["outcome"] == "refused"
     assert response.headers["x-cascade-decision-id"] == line["decision_id"] == "decision-1"
     assert response.headers["x-cascade-degraded"] == "stage_overloaded"
+    assert response.headers["x-cascade-release"] == line["release"] == "test-1"
     counted = {name for name, value in (await served.metrics()).items() if value}
     assert not [name for name in counted if name.startswith(("cascade_requests", "cascade_degraded", "cascade_depth"))]
     assert f'cascade_rejected_total{{dialect="{dialect}",status="503"}}' in counted

@@ -166,9 +166,25 @@ async def test_a_file_of_records_that_cannot_be_opened_stops_the_start(tmp_path:
     """Whoever asks for records learns before serving that there will be none."""
     with ExitStack() as stack:
         upstreams = _Upstreams(stack, tmp_path, "observe")
-        with pytest.raises(ConfigError, match="record_file: cannot be opened: FileNotFoundError"):
+        with pytest.raises(ConfigError, match=r"record_file .*/none/r\.jsonl: cannot be used: No such file"):
             async with _serving(upstreams.settings(record_file=tmp_path / "none" / "r.jsonl")):
                 pass
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.parquet"])
+async def test_two_processes_do_not_write_one_file_of_records(tmp_path: Path, name: str) -> None:
+    """The second start is refused, and what the first writes stays; after its end another may."""
+    with ExitStack() as stack:
+        upstreams = _Upstreams(stack, tmp_path, "observe")
+        settings = upstreams.settings(record_file=tmp_path / name)
+        async with _serving(settings) as (service, client):
+            with pytest.raises(ConfigError, match=rf"^record_file .*/{name} is in use by another process; give each"):
+                async with _serving(settings):
+                    pass
+            await _ask(client, "bird", ["a bird", "fish"])
+            await _counted(service, "cascade_records_total", 1)
+        async with _serving(settings):
+            pass
 
 
 async def test_parquet_is_written_where_the_name_says_so(tmp_path: Path) -> None:

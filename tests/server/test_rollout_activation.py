@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cascade.errors import ConfigError, StageInvalidAnswer
+from cascade.errors import ConfigError, StageInvalidAnswer, StageUnreachable
 from cascade.policy.release import StageSpec, release_digest
 from cascade.rollout.activation import Activation, ActivationStep, Asked, Refused
 from cascade.rollout.signing import ReleaseKeys
@@ -183,6 +183,37 @@ def test_h2_a_fault_at_any_step_under_traffic_leaves_the_old_release_whole(
         shown = [name for name in told if name.startswith("cascade_release_info")]
         assert len(shown) == 1
         assert 'release="stable-1"' in shown[0]
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize(
+    ("probe", "step", "why"),
+    [
+        ("warn", ActivationStep.PROBE, "large stage: stage_unreachable (scripted)"),
+        (
+            "off",
+            ActivationStep.SMOKE,
+            "smoke query 0: degraded: stage_unreachable; large stage: stage_unreachable (scripted)",
+        ),
+    ],
+)
+def test_a_server_that_is_down_says_nothing_of_the_release(
+    tmp_path: Path, probe: str, step: ActivationStep, why: str
+) -> None:
+    """Whether or not known pairs are asked, the stage and what happened are told, and it may be tried again."""
+
+    async def scenario() -> None:
+        sidecar = served(
+            _Models(starts=True, small={"score_of": _paris_first}, **{"large-2": {"fails": StageUnreachable}})
+        )
+        await sidecar.service.traffic.stable.start()
+        clock = asyncio.get_running_loop().time
+        build = sidecar.service.open_release
+        activation = Activation({}, build, clock=clock, count_fault=sidecar.service.faults, off_loop=inline)
+        with pytest.raises(Refused) as refused:
+            await activation.run(_written(tmp_path, probe=probe), lambda release: None)
+        assert (refused.value.step, refused.value.why, refused.value.passing) == (step, (why,), True)
 
     run_virtual(scenario())
 

@@ -12,11 +12,12 @@ import yaml
 
 from cascade.errors import ConfigError
 from cascade.policy.release import release_digest
-from cascade.rollout.history import KeptRelease, Remembered, RolloutState, StateFile
+from cascade.rollout.history import KeptCandidate, KeptRelease, Remembered, RolloutState, StateFile
 from cascade.rollout.store import ReleaseStore
 from cascade.server.rollout_start import StateWithStore, begun
 from cascade.server.settings import Settings
 from cascade.telemetry.logs import configure_logging
+from tests.rollout.bundles import last_good
 from tests.rollout.desk_fakes import release_data
 
 
@@ -50,7 +51,7 @@ def _settings(folder: Path, **more: Any) -> Settings:
 async def _start(settings: Settings) -> tuple[str, Remembered]:
     """Return which release a start serves, and what it goes on with."""
     async with begun(settings, {}) as start:
-        return start.bundle.loaded.release.release, start.remembered
+        return start.choices.bundle.loaded.release.release, start.remembered
 
 
 def _left(folder: Path, name: str, seen: str | None) -> str:
@@ -83,7 +84,7 @@ async def test_the_packaged_release_is_served_where_none_is_named(tmp_path: Path
     """No setting is needed but the state folder; variables of its stages come from the environment."""
     environment = {"CASCADE_SMALL_URL": "http://small.test", "CASCADE_LARGE_URL": "http://large.test"}
     async with begun(Settings(state_folder=tmp_path / "state"), environment) as start:
-        assert start.bundle.loaded.release.release.startswith("default")
+        assert start.choices.bundle.loaded.release.release.startswith("default")
 
 
 @pytest.mark.parametrize("content", [b"release: [", b"release: r1\nunknown: 1\n"])
@@ -177,7 +178,7 @@ async def test_an_address_that_does_not_answer_leaves_the_last_good_one(tmp_path
 def test_what_is_remembered_is_held_by_the_store(tmp_path: Path) -> None:
     """The stable release is the last good one from when it is remembered as such."""
     _left(tmp_path, "r0", seen=None)
-    good = ReleaseStore(tmp_path / "state" / "releases").last_good()
+    good = last_good(ReleaseStore(tmp_path / "state" / "releases"))
     assert good is not None
     assert good.name == "r0"
 
@@ -203,5 +204,86 @@ async def test_a_kept_release_that_can_no_longer_be_used_is_told(tmp_path: Path,
     StateWithStore(StateFile(tmp_path / "state"), store).write(Remembered(stable=stable))
     _write(tmp_path / "release.yaml", "r1")
     assert (await _start(_settings(tmp_path, watch_release=True)))[0] == "r1"
-    (event,) = [each for each in _events(log) if each["event"] == "a kept release cannot be used"]
+    (event,) = [each for each in _events(log) if each["event"] == "a release cannot be served at this start"]
     assert "GONE" in event["why"]
+
+
+def _damage(folder: Path, digest: str) -> None:
+    path = ReleaseStore(folder / "state" / "releases").path(digest)
+    assert path is not None
+    path.write_bytes(b"damaged")
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_kept_release_that_is_damaged_is_taken_anew_from_the_folder_of_releases(
+    tmp_path: Path, log: io.BytesIO, gone: bool
+) -> None:
+    """The stable release goes on, nothing is passed over, and the store is whole again."""
+    named = _write(tmp_path / "release.yaml", "named")
+    digest = _left(tmp_path, "r1", seen=named)
+    _write(tmp_path / "releases" / "any" / "release.yaml", "r1")
+    store = ReleaseStore(tmp_path / "state" / "releases")
+    _damage(tmp_path, digest)
+    if gone:
+        (store.folder / f"{digest.removeprefix('sha256:')}.tar").unlink()
+    async with begun(_settings(tmp_path, releases_folder=tmp_path / "releases"), {}) as start:
+        assert (start.choices.bundle.loaded.digest, start.choices.passed_over) == (digest, [])
+    assert store.path(digest) is not None
+    told = [each["release"] for each in _events(log) if each["event"].startswith("a kept release was damaged")]
+    assert told == ([] if gone else ["r1"])
+
+
+@pytest.mark.parametrize("watched", [True, False])
+async def test_a_kept_release_that_is_damaged_is_taken_anew_from_where_settings_name_it(
+    tmp_path: Path, log: io.BytesIO, watched: bool
+) -> None:
+    """Where it is the same release."""
+    digest = _write(tmp_path / "release.yaml", "r1")
+    assert _left(tmp_path, "r1", seen=digest) == digest
+    _damage(tmp_path, digest)
+    async with begun(_settings(tmp_path, watch_release=watched), {}) as start:
+        assert (start.choices.bundle.loaded.digest, start.choices.passed_over) == (digest, [])
+    assert ReleaseStore(tmp_path / "state" / "releases").path(digest) is not None
+    assert [each["event"] for each in _events(log)] == ["a kept release was damaged; it is whole again"]
+
+
+async def test_a_damaged_candidate_is_taken_anew_too(tmp_path: Path) -> None:
+    """So that it goes on from its step."""
+    _write(tmp_path / "release.yaml", "r1")
+    digest = _write(tmp_path / "releases" / "r2" / "release.yaml", "r2", depth=3)
+    store = ReleaseStore(tmp_path / "state" / "releases")
+    path = store.put(tmp_path / "releases" / "r2" / "release.yaml").path
+    candidate = KeptCandidate(release="r2", digest=digest, path=str(path), asked_at="t")
+    StateWithStore(StateFile(tmp_path / "state"), store).write(Remembered(candidate=candidate))
+    _damage(tmp_path, digest)
+    async with begun(_settings(tmp_path, releases_folder=tmp_path / "releases"), {}):
+        assert store.path(digest) == path
+
+
+async def test_two_processes_do_not_share_a_state_folder(tmp_path: Path) -> None:
+    """The second start is refused before it reads or clears away anything; after the first has ended another may."""
+    _write(tmp_path / "release.yaml", "r1")
+    async with begun(_settings(tmp_path), {}):
+        with pytest.raises(
+            ConfigError, match=r"^state_folder .*/state is in use by another process; give each its own$"
+        ):
+            await _start(_settings(tmp_path))
+    assert (await _start(_settings(tmp_path)))[0] == "r1"
+
+
+async def test_a_state_folder_that_cannot_be_made_ends_the_start(tmp_path: Path) -> None:
+    """It says which, and what the system says."""
+    (tmp_path / "state").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"^state_folder .*/state: cannot be used: "):
+        await _start(_settings(tmp_path))
+
+
+async def test_a_folder_of_releases_that_is_not_there_is_told_at_the_start(tmp_path: Path, log: io.BytesIO) -> None:
+    """Not only when somebody asks for a release in it."""
+    _write(tmp_path / "release.yaml", "r1")
+    await _start(_settings(tmp_path, releases_folder=tmp_path / "none"))
+    (event,) = _events(log)
+    assert (event["level"], event["place"]) == ("warning", str(tmp_path / "none"))
+    (tmp_path / "none").mkdir()
+    await _start(_settings(tmp_path, releases_folder=tmp_path / "none"))
+    assert len(_events(log)) == 1

@@ -29,6 +29,7 @@ from cascade.server.rollout_start import begun
 from cascade.server.rollout_wiring import open_desk
 from cascade.server.service import Service
 from cascade.server.settings import Settings
+from tests.rollout.bundles import last_good
 from tests.rollout.desk_fakes import release_data
 
 
@@ -61,7 +62,7 @@ async def _opened(folder: Path, **settings: Any) -> AsyncIterator[Opened]:
     )
     async with (
         begun(given, {}) as start,
-        built_service(given, {}, bundle=start.bundle) as service,
+        built_service(given, {}, choices=start.choices) as service,
         open_desk(service, given, start, {}) as desk,
     ):
         await service.traffic.stable.start()
@@ -74,6 +75,9 @@ async def test_a_release_of_the_folder_is_split_promoted_and_kept(tmp_path: Path
     async with _opened(tmp_path) as opened:
         foreseen = await opened.desk.foresee("r2")
         assert (foreseen["release"], foreseen["steps"]) == ("r2", [1.0, 5.0, 25.0, 100.0])
+        assert (
+            len(ReleaseStore(tmp_path / "state" / "releases").digests()) == 1
+        )  # nothing is kept for having been looked at
         status = await opened.desk.start("r2")
         assert (status["state"], status["share"]) == ("running", 0.01)
         assert {row["seconds"] for row in status["rollback_within"]} == {None}  # no request came yet
@@ -87,7 +91,7 @@ async def test_a_release_of_the_folder_is_split_promoted_and_kept(tmp_path: Path
         assert (status["state"], status["stable"]["release"], traffic.stable.name) == ("completed", "r2", "r2")
         ended = opened.service.metrics.registry.get_sample_value("cascade_rollouts_total", {"outcome": "completed"})
         assert ended == 1
-    good = ReleaseStore(tmp_path / "state" / "releases").last_good()
+    good = last_good(ReleaseStore(tmp_path / "state" / "releases"))
     assert good is not None
     assert good.name == "r2"
 

@@ -14,6 +14,7 @@ from cascade.errors import ConfigError
 from cascade.guard.seat import Asked, Bounds
 from cascade.rollout.artefacts import Artefacts, artefact_name
 from cascade.rollout.bundle import Bundle
+from cascade.rollout.guardrails import Observed
 from cascade.rollout.shadow import GoldQueries, Shadowing, parse_gold
 from cascade.rollout.trial import Judge
 from cascade.server.active import ActiveRelease
@@ -44,6 +45,10 @@ class _Controller:
     before: int = 0
     pairs: list[float] = field(default_factory=list)
     gold: list[float] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def pair_left_out(self, outcome: str) -> None:
+        self.left_out.append(outcome)
 
     def observe_pair(self, loss: float) -> None:
         self.pairs.append(loss)
@@ -71,7 +76,7 @@ async def _tried(sidecar: Sidecar, **fields: Any) -> ActiveRelease:
 def _beside(
     sidecar: Sidecar, candidate: ActiveRelease, controller: _Controller, gold: GoldQueries | None = None
 ) -> Shadowing:
-    judge = Judge(controller, lambda decision, answered: None)  # type: ignore[arg-type, return-value]
+    judge = Judge(controller, lambda settled: Observed(settled.arm))  # type: ignore[arg-type]
     return shadowing(sidecar.service, sidecar.service.traffic.stable, candidate, judge, gold)
 
 
@@ -121,7 +126,8 @@ def test_nothing_begins_while_either_release_is_above_its_normal_level(arm: Arm,
         stages = {"small": stage_of("a"), "large": stage_of("b")}
         escalation = {"kind": "static", "top_m": 2}
         candidate = await _tried(sidecar, stages=stages, escalation=escalation, levels=LEVELS)
-        beside = _beside(sidecar, candidate, _Controller())
+        controller = _Controller()
+        beside = _beside(sidecar, candidate, controller)
         loaded = candidate if arm is Arm.CANARY else sidecar.service.traffic.stable
         loaded.stepping.pin(LEVELS[1]["name"])
         await _ask(sidecar)
@@ -130,6 +136,7 @@ def test_nothing_begins_while_either_release_is_above_its_normal_level(arm: Arm,
         await _ask(sidecar)
         await asyncio.sleep(1.0)
         await beside.aclose()
+        assert (len(controller.pairs), controller.left_out) == (1, [why])
         return await sidecar.metrics()
 
     metrics = run_virtual(play())

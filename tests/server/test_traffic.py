@@ -14,16 +14,18 @@ from hypothesis import strategies as st
 
 from cascade.errors import StageTimeout
 from cascade.guard.seat import Bounds
-from cascade.rollout.arms import is_canary
+from cascade.rollout.arms import place, unit_number
+from cascade.rollout.guardrails import Settled
 from cascade.telemetry.logs import configure_logging
 from cascade.testing.clock import run_virtual
-from cascade.types import Arm, Decision, Lane, Verdict
+from cascade.types import Arm, Lane, Verdict
+from tests.recorded import Kept
 from tests.server.releases import TEXTS, Models, another, bundled, served, stage_of
 from tests.server.sidecar import BODIES, LEVELS, ROUTES, Sidecar
 
 _SALT = bundled("candidate-1").loaded.digest
-_CANARY = next(f"user-{n}" for n in range(100) if is_canary(f"user-{n}", _SALT, 0.5))
-_STABLE = next(f"user-{n}" for n in range(100) if not is_canary(f"user-{n}", _SALT, 0.5))
+_CANARY = next(f"user-{n}" for n in range(100) if place(f"user-{n}", _SALT) < 0.5)
+_STABLE = next(f"user-{n}" for n in range(100) if place(f"user-{n}", _SALT) >= 0.5)
 
 
 async def _ask(sidecar: Sidecar, unit: str | None = None, query: str = "kingfisher", **headers: str) -> Any:
@@ -71,7 +73,7 @@ async def test_without_a_unit_the_query_is_one() -> None:
     await _split(sidecar, 0.25)
     queries = [f"query {number}" for number in range(200)]
     arms = [(await _ask(sidecar, query=query)).headers.get("x-cascade-arm") for query in queries]
-    assert arms == ["canary" if is_canary(query, _SALT, 0.25) else None for query in queries]
+    assert arms == ["canary" if place(query, _SALT) < 0.25 else None for query in queries]
     assert 30 <= arms.count("canary") <= 70
     assert [(await _ask(sidecar, "", query=query)).headers.get("x-cascade-arm") for query in queries[:20]] == arms[:20]
 
@@ -81,8 +83,8 @@ async def test_all_queries_of_a_body_go_to_one_arm() -> None:
     models = Models()
     sidecar = served(models)
     await _split(sidecar, stages={"small": stage_of("small2"), "large": stage_of("large2")})
-    first = next(f"q{n}" for n in range(100) if is_canary(f"q{n}", _SALT, 0.5))
-    others = [f"q{n}" for n in range(100) if not is_canary(f"q{n}", _SALT, 0.5)][:3]
+    first = next(f"q{n}" for n in range(100) if place(f"q{n}", _SALT) < 0.5)
+    others = [f"q{n}" for n in range(100) if place(f"q{n}", _SALT) >= 0.5][:3]
     body = {"text_1": [first, *others], "text_2": TEXTS}
     response = await sidecar.post("/score", body)
     assert (response.status_code, response.headers["x-cascade-arm"]) == (200, "canary")
@@ -185,8 +187,8 @@ async def test_limits_and_budgets_are_those_of_the_release_that_decides() -> Non
     assert (await wider.post("/rerank", long, {"x-cascade-unit": _STABLE})).status_code == 200
     assert (await wider.post("/rerank", long, {"x-cascade-unit": _CANARY})).status_code == 422
     seen: list[tuple[Arm, float]] = []
-    wider.service.traffic.outcomes = lambda arm, decision, answered: seen.append(
-        (arm, 0.0 if decision is None else decision.deadline_ms)
+    wider.service.traffic.outcomes = lambda settled: seen.append(
+        (settled.arm, 0.0 if settled.decision is None else settled.decision.deadline_ms)
     )
     for unit in (_STABLE, _CANARY):
         await wider.post("/rerank", BODIES["tei"]("q", TEXTS[:2]), {"x-cascade-unit": unit})
@@ -199,11 +201,11 @@ async def test_every_decided_request_is_told_once_with_its_arm() -> None:
     models = Models(large2={"fails": StageTimeout})
     sidecar = served(models)
     await _split(sidecar, stages={"small": stage_of("small"), "large": stage_of("large2")})
-    told: list[tuple[Arm, str, bool]] = []
+    told: list[tuple[Arm, str, str, bool]] = []
 
-    def listen(arm: Arm, decision: Decision | None, answered: bool) -> None:
-        assert decision is not None
-        told.append((arm, decision.release, answered))
+    def listen(settled: Settled) -> None:
+        assert settled.decision is not None
+        told.append((settled.arm, settled.decision.release, settled.digest, settled.answered))
         raise ValueError("kingfisher")
 
     sidecar.service.traffic.outcomes = listen
@@ -213,9 +215,12 @@ async def test_every_decided_request_is_told_once_with_its_arm() -> None:
     refused = await sidecar.post("/rerank", BODIES["tei"]("q", TEXTS), headers)
     assert (refused.status_code, refused.headers["x-cascade-arm"]) == (503, "canary")
     assert (await sidecar.post("/rerank", {"query": "q"})).status_code == 400
+    stable, candidate = (each.digest for each in sidecar.service.traffic.releases)
     assert told == [
-        (Arm.STABLE, "stable-1", True), (Arm.CANARY, "candidate-1", True), (Arm.CANARY, "candidate-1", False),
-    ]  # fmt: skip
+        (Arm.STABLE, "stable-1", stable, True),
+        (Arm.CANARY, "candidate-1", candidate, True),
+        (Arm.CANARY, "candidate-1", candidate, False),
+    ]
     metrics = await sidecar.metrics()
     assert metrics["cascade_internal_faults_total"] == 3
     assert {name: value for name, value in metrics.items() if "arm_requests_total" in name} == {
@@ -237,16 +242,58 @@ async def test_what_only_the_candidate_does_not_take_is_told_of_its_arm(limits: 
     """A release with narrower limits fails callers that the stable one serves; guardrails hear of it."""
     sidecar = served()
     await _split(sidecar, limits=limits)
-    told: list[tuple[Arm, Decision | None, bool]] = []
-    sidecar.service.traffic.outcomes = lambda arm, decision, answered: told.append((arm, decision, answered))
+    told: list[Settled] = []
+    sidecar.service.traffic.outcomes = told.append
     body = BODIES["tei"]("kingfisher", TEXTS)
     refused = await sidecar.post("/rerank", body, {"x-cascade-unit": _CANARY})
     assert refused.status_code in {413, 422}
-    assert told == [(Arm.CANARY, None, False)]
+    assert told == [Settled(Arm.CANARY, _SALT, None, answered=False, unit=unit_number(place(_CANARY, _SALT)))]
     assert (await sidecar.post("/rerank", body, {"x-cascade-unit": _STABLE})).status_code == 200
-    assert [(arm, answered) for arm, _, answered in told[1:]] == [(Arm.STABLE, True)]
+    assert [(each.arm, each.answered) for each in told[1:]] == [(Arm.STABLE, True)]
     metrics = await sidecar.metrics()
     assert metrics['cascade_arm_requests_total{arm="canary",outcome="refused"}'] == 1
+
+
+async def test_what_is_told_of_a_body_says_how_many_queries_and_whose_deadline() -> None:
+    """Guardrails hold releases to the caller's deadline, and to costs by query."""
+    sidecar = served()
+    await _split(sidecar)
+    told: list[Settled] = []
+    sidecar.service.traffic.outcomes = told.append
+    await _ask(sidecar)
+    await _ask(sidecar, **{"x-request-timeout-ms": "900"})
+    await sidecar.post("/v1/cascade/rerank", BODIES["native"]("q", TEXTS) | {"deadline_ms": 900})
+    await sidecar.post("/score", {"text_1": ["one", "two", "three"], "text_2": TEXTS[:3]})
+    assert [(each.queries, each.states_deadline) for each in told] == [(1, False), (1, True), (1, True), (3, False)]
+    units = ("kingfisher", "kingfisher", "q", "one")  # without the header the first query is the unit
+    assert [each.unit for each in told] == [unit_number(place(unit, _SALT)) for unit in units]
+
+
+def test_a_canary_that_waited_over_a_completion_is_a_canary_in_every_place() -> None:
+    """Arm and propensity of a record are of one moment: that in which the request was dealt, before it waited."""
+
+    async def play() -> None:
+        kept = Kept()
+        bounds = Bounds(most=1, most_waiting=9, most_long=1, long_cost=1e9)
+        sidecar = served(Models(small={"delay_ms": 100}), bounds=bounds, recorder=kept)
+        traffic = sidecar.service.traffic
+        candidate = await _split(sidecar, 0.25)
+        told: list[Settled] = []
+        traffic.outcomes = told.append
+        unit = next(f"user-{n}" for n in range(100) if place(f"user-{n}", _SALT) < 0.25)
+        waits = [asyncio.create_task(_ask(sidecar, unit)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        traffic.activate(candidate)
+        for response in await asyncio.gather(*waits):
+            assert response.headers["x-cascade-arm"] == "canary"
+        assert "x-cascade-arm" not in (await _ask(sidecar, unit)).headers
+        arms = [(each.decision.arm, each.assigned.arm, each.assigned.probability) for each in kept.decided]
+        assert arms == [(Arm.CANARY, Arm.CANARY, 0.25)] * 2 + [(Arm.STABLE, Arm.STABLE, 1.0)]
+        assert [each.arm for each in told] == [Arm.CANARY, Arm.CANARY, Arm.STABLE]
+        metrics = await sidecar.metrics()
+        assert metrics['cascade_arm_requests_total{arm="canary",outcome="answered"}'] == 2
+
+    run_virtual(play())
 
 
 def test_an_answer_after_its_deadline_is_counted_as_late() -> None:
@@ -256,12 +303,13 @@ def test_an_answer_after_its_deadline_is_counted_as_late() -> None:
         sidecar = served()
         await _ask(sidecar, **{"x-request-timeout-ms": "1000"})
         assert (await sidecar.metrics())['cascade_arm_late_total{arm="stable"}'] == 0
-        decisions: list[Decision | None] = []
-        sidecar.service.traffic.outcomes = lambda arm, decision, answered: decisions.append(decision)
+        told: list[Settled] = []
+        sidecar.service.traffic.outcomes = told.append
         await _ask(sidecar)
-        (first,) = decisions
-        assert first is not None
-        sidecar.service.traffic.decided(replace(first, total_ms=first.deadline_ms + 1), answered=True)
+        (first,) = told
+        assert first.decision is not None
+        late = replace(first.decision, total_ms=first.decision.deadline_ms + 1)
+        sidecar.service.traffic.settled(replace(first, decision=late))
         assert (await sidecar.metrics())['cascade_arm_late_total{arm="stable"}'] == 1
 
     run_virtual(play())
@@ -461,6 +509,27 @@ async def test_tenants_are_held_to_the_limits_of_the_stable_release_of_the_momen
     assert [await ask() for _ in range(4)] == [200, 200, 200, 429]
     traffic.activate(await another(sidecar, "free-1"))
     assert [await ask() for _ in range(4)] == [200] * 4
+
+
+async def test_series_of_tenants_that_no_release_names_any_more_are_gone() -> None:
+    """They would stay for as long as the process lives; those that are named still go on."""
+
+    def named(*names: str) -> dict[str, Any]:
+        return {"tenants": {name: {"concurrent": 5} for name in names}}
+
+    async def shown() -> set[str]:
+        return {name.split('"')[1] for name in await sidecar.metrics() if name.startswith("cascade_tenant_requests_t")}
+
+    sidecar = served(bundle=bundled(limits=named("acme", "beta")))
+    traffic = sidecar.service.traffic
+    body = {"query": "q", "candidates": [{"text": "a"}], "tenant": "acme"}
+    await sidecar.post("/v1/cascade/rerank", body)
+    assert await shown() == {"acme", "beta", "other"}
+    traffic.activate(await another(sidecar, "one-1", limits=named("acme")))
+    assert await shown() == {"acme", "other"}
+    assert (await sidecar.metrics())['cascade_tenant_requests_total{tenant="acme",verdict="admitted"}'] == 1
+    traffic.activate(await another(sidecar, "none-1"))
+    assert await shown() == set()
 
 
 async def test_in_mode_observe_a_candidate_answers_too() -> None:

@@ -8,11 +8,13 @@ import httpx
 import pytest
 
 from cascade.errors import StageBreakerOpen, StageError, StageOverloaded, StageTimeout, StageTooLate
+from cascade.guard.deadline import Deadline
 from cascade.guard.events import GuardEvents
 from cascade.stages.http import HttpReranker
+from cascade.stages.probe import probe
 from cascade.testing.clock import run_virtual
 from cascade.testing.upstream import FakeTei
-from cascade.types import BreakerState
+from cascade.types import BreakerState, DegradedReason
 
 from .arrange import running, score, tei_spec
 
@@ -230,5 +232,22 @@ def test_a_server_that_answers_after_it_was_lost_has_returned(failure: httpx.Res
             await score(stage, "q", ["a"])
             assert not again.done()
             again.cancel()
+
+    run_virtual(play())
+
+
+def test_questions_of_our_own_to_a_server_that_is_away_open_no_breaker() -> None:
+    """It is asked until it answers: what a probe meets is told each time, and the first request leaves."""
+
+    async def play() -> None:
+        server = FakeTei()
+        server.script = [httpx.ConnectError("down")] * 20
+        async with running(server, tei_spec(retries=0)) as stage:
+            clock = asyncio.get_running_loop().time
+            for _ in range(20):
+                found = await probe(stage, Deadline.after_ms(1000, clock))
+                assert (found.code, found.reason) == ("refused", DegradedReason.STAGE_UNREACHABLE)
+            assert stage.guarded.breaker is CLOSED
+            assert (await score(stage, "q", ["a"])).scores
 
     run_virtual(play())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import stat
 import subprocess
@@ -340,3 +341,29 @@ def test_a_name_tells_the_format() -> None:
         False,
         False,
     ]
+
+
+def test_the_journal_goes_only_once_the_disk_has_the_new_names(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the disk could have its removal and not yet what took its place, and a power cut would lose the records."""
+    seen: list[set[str]] = []
+    flush = os.fsync
+
+    def noted(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            seen.append(set(_names(tmp_path)))
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    file = opened()
+    file.append(plain_record("1"))
+    opened.clock.now = 60.0
+    file.settle()
+    assert seen == [{"r.closing.jsonl", "r.parquet"}]
+    assert "r.closing.jsonl" not in _names(tmp_path)
+    file.close()
+    (tmp_path / "r.closing.jsonl").write_bytes(b"exchanged already")
+    opened()
+    assert "r.closing.jsonl" in seen[1]
+    assert "r.closing.jsonl" not in _names(tmp_path)

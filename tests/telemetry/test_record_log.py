@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import resource
 import stat
 import threading
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
+import orjson
 import pytest
 
 from cascade.errors import ConfigError
+from cascade.telemetry.logs import configure_logging
 from cascade.telemetry.record_file import Record, RecordFile
 from cascade.telemetry.record_log import DropReason, RecordLog
 
@@ -235,7 +239,9 @@ async def test_a_record_that_cannot_be_made_is_a_fault_and_the_next_is_written(t
 
 
 async def test_a_file_that_cannot_be_written_is_tried_again_with_each_record(tmp_path: Path) -> None:
-    """While its folder is away records are dropped; once it is back they are kept."""
+    """While its folder is away records are dropped, which is told once; once it is back they are kept, and that is told too."""
+    stream = io.BytesIO()
+    configure_logging("info", stream)
     counts = _Counts()
     folder = tmp_path / "records"
     folder.mkdir()
@@ -262,6 +268,11 @@ async def test_a_file_that_cannot_be_written_is_tried_again_with_each_record(tmp
     assert back.is_set()
     assert counts.dropped == {DropReason.UNWRITABLE: 2}
     assert _lines(folder / "r.jsonl") == ["head", "3"]
+    told = [(line["event"], line.get("why")) for line in map(orjson.loads, stream.getvalue().splitlines())]
+    assert told == [
+        ("decision records cannot be written, and are dropped", "No such file or directory"),
+        ("decision records are written again", None),
+    ]
 
 
 async def test_a_close_waits_for_a_stuck_disk_no_longer_than_it_may(tmp_path: Path) -> None:
@@ -366,6 +377,29 @@ def test_an_old_file_is_rotated(tmp_path: Path) -> None:
         ["head", "3"],
         ["head", "4"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("first", "due_s"),
+    [
+        ('{"time":"2026-11-30T08:00:00.000+00:00"}', 20.0),
+        ('{"time":"2026-11-30T07:00:00.000+00:00"}', 0.0),
+        ('{"time":"2026-11-30T09:00:00.000+00:00"}', 60.0),  # of a clock that was ahead
+        ('{"time":7}', 60.0),
+        ("no record", 60.0),
+    ],
+)
+def test_a_file_that_another_process_began_is_as_old_as_its_first_record(
+    tmp_path: Path, first: str, due_s: float
+) -> None:
+    """Else a process that is restarted often would never rotate it. Where its age cannot be told it begins now."""
+    path = tmp_path / "r"
+    path.write_text(f'{{"kind":"head"}}\n{first}\n{{"time":"2026-11-30T08:00:39.000+00:00"}}\n')
+    wall = datetime(2026, 11, 30, 8, 0, 40, tzinfo=UTC).timestamp()
+    file = RecordFile(path, most_bytes=1000, files=3, most_seconds=60.0, clock=lambda: 7.0, now=lambda: wall)
+    file.open()
+    assert file.due_s() == due_s
+    file.close()
 
 
 def test_a_file_that_cannot_be_opened_at_all_is_told_at_the_start(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cascade.rollout.guardrails.changes import Changes, changes
 from cascade.rollout.guardrails.names import GuardrailName, GuardrailVerdict
 from cascade.rollout.guardrails.observed import Observed, Pricing, observed_of, pricings
+from cascade.rollout.guardrails.settled import Settled
 from cascade.rollout.guardrails.time_to_rollback import time_to_rollback
 from cascade.rollout.guardrails.told import Told
 
@@ -14,6 +15,7 @@ __all__ = [
     "GuardrailVerdict",
     "Observed",
     "Pricing",
+    "Settled",
     "Told",
     "changes",
     "observed_of",

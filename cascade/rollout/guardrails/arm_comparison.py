@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from cascade.policy.release import GuardrailLimits
-from cascade.rollout.guardrails.names import GuardrailName
+from cascade.rollout.guardrails.names import GuardrailName, GuardrailVerdict
 from cascade.rollout.guardrails.observed import Observed
 from cascade.rollout.guardrails.told import Told, verdict_of, why_of
+from cascade.rollout.guardrails.unit_spread import UnitSpread
 from cascade.rollout.guardrails.wager import Wager, least_to_pass
 
 __all__ = ["ArmComparison"]
@@ -25,6 +26,12 @@ _NAMES: Final = (
 )
 """In the order of the sums below; the first two do not count answers of the warm-up."""
 _FREE: Final = "no request of either release has cost anything"
+_BY_UNITS: Final = (
+    "the candidate is beyond its limit, but not shown to be by more than units of traffic differ by themselves: they may be few and "
+    "unlike; an operator must look"
+)
+_LOOK_AGAIN: Final = 64
+"""Answers of the canary between looks at units: each takes a while."""
 _ZEROS: Final = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
@@ -37,6 +44,9 @@ class ArmComparison:
     D are of the same moments, every answer counts once, and whatever changes for both releases alike cancels. Where both
     answer alike, E[D] is 0 whichever answers were dealt to whom.
 
+    Where that shows harm it must also be more than the units of traffic differ by themselves (`UnitSpread`). What is known
+    of those is gone after `restore`: then harm must also be shown by what came since, the same that tells of the units.
+
     The cost of the canary is held against (1 + limit) times the stable one's; that difference, over (1 + limit), is in
     [-1, 1].
     """
@@ -44,22 +54,28 @@ class ArmComparison:
     def __init__(self, limits: GuardrailLimits, harm_alpha: float, pass_alpha: float, warm_up: int) -> None:
         self._limits = (limits.late, limits.fallback, limits.errors, limits.escalation, limits.cost)
         self._alphas = harm_alpha, pass_alpha
-        self._wagers = tuple(
-            None if limit is None else Wager(0.0 if place == _COST else limit, harm_alpha, pass_alpha)
-            for place, limit in enumerate(self._limits)
-        )
+        self._wagers = self._begun()
+        self._since = self._wagers
         self._cost_factor = 1.0 + (limits.cost or 0.0)
         self._warm_up = warm_up
         self._stable_new = self._canary_new = self._warm_new = 0
         self._stable_sums, self._canary_sums = list(_ZEROS), list(_ZEROS)
         self._stable_told, self._canary_told = list(_ZEROS), list(_ZEROS)
         self.stable_answers = self.canary_answers = self.warm_answers = 0
-        self.has_failed = False
+        self._units = UnitSpread()
+        self._failed: set[int] = set()
+        self._looked: dict[int, int] = {}
+
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether harm is shown."""
+        return bool(self._failed)
 
     def stable(self, observed: Observed) -> None:
         """Take an answer of the stable release."""
         self.stable_answers += 1
         self._stable_new += 1
+        self._units.stable(observed)
         sums = self._stable_sums
         if observed.late:
             sums[0] += 1.0
@@ -77,7 +93,9 @@ class ArmComparison:
         self.canary_answers += 1
         self._canary_new += 1
         sums = self._canary_sums
-        if self.warm_answers < self._warm_up:
+        is_warm = self.warm_answers < self._warm_up
+        self._units.canary(observed, warm=is_warm)
+        if is_warm:
             self.warm_answers += 1
             self._warm_new += 1
         else:
@@ -95,23 +113,40 @@ class ArmComparison:
     def _pair(self) -> None:
         stable_count, canary_count, counted = self._stable_new, self._canary_new, self._canary_new - self._warm_new
         stable, canary = self._stable_sums, self._canary_sums
-        for place, wager in enumerate(self._wagers):
+        for place, (wager, since) in enumerate(zip(self._wagers, self._since, strict=True)):
             self._stable_told[place] += stable[place]
             self._canary_told[place] += canary[place]
-            if wager is None:
+            if wager is None or since is None:
                 continue
             count = counted if place <= _FALLBACK else canary_count
             if not count:
                 continue
             before = stable[place] / stable_count
             now = canary[place] / count
-            if place == _COST:
-                wager.add(now / self._cost_factor - before)
-            else:
-                wager.add(now - before)
-            self.has_failed = self.has_failed or wager.shows_harm
+            difference = (now / self._cost_factor if place == _COST else now) - before
+            wager.add(difference)
+            if since is not wager:
+                since.add(difference)
+            if wager.shows_harm and since.shows_harm and place not in self._failed:
+                self._look_at_units(place)
         self._stable_sums, self._canary_sums = list(_ZEROS), list(_ZEROS)
         self._stable_new = self._canary_new = self._warm_new = 0
+
+    def _begun(self) -> tuple[Wager | None, ...]:
+        return tuple(
+            None if limit is None else Wager(0.0 if place == _COST else limit, *self._alphas)
+            for place, limit in enumerate(self._limits)
+        )
+
+    def _look_at_units(self, place: int) -> None:
+        """Let a guardrail fail of which harm is shown, where the release must be at fault."""
+        looked = self._looked.get(place)
+        if looked is not None and self.canary_answers < looked + _LOOK_AGAIN:
+            return
+        self._looked[place] = self.canary_answers
+        limit, factor = (0.0, self._cost_factor) if place == _COST else (self._limits[place] or 0.0, 1.0)
+        if self._units.is_exceeded(place, limit, factor):
+            self._failed.add(place)
 
     def told(self) -> Iterator[Told]:
         """Return what each guardrail says that is not switched off."""
@@ -119,7 +154,7 @@ class ArmComparison:
             if limit is None or wager is None:
                 continue
             stable, canary = self._means(place)
-            verdict = verdict_of(wager)
+            verdict = verdict_of(wager, by_release=place in self._failed)
             free = place == _COST and not (stable or canary)
             yield Told(
                 name=name,
@@ -134,8 +169,13 @@ class ArmComparison:
                 p_pass=wager.p_pass,
                 harm_alpha=self._alphas[0],
                 pass_alpha=self._alphas[1],
-                why=_FREE if free and wager.count else why_of(verdict, wager.count, self._least(place, stable)),
+                why=_FREE if free and wager.count else self._why(place, wager, verdict, stable),
             )
+
+    def _why(self, place: int, wager: Wager, verdict: GuardrailVerdict, stable: float | None) -> str:
+        if wager.shows_harm and place not in self._failed:
+            return _BY_UNITS
+        return why_of(verdict, wager.count, self._least(place, stable))
 
     def _means(self, place: int) -> tuple[float | None, float | None]:
         """Return the mean of each release over all its answers at this step, those without a pair among them."""
@@ -162,13 +202,14 @@ class ArmComparison:
         return least_to_pass(limit, self._alphas[1])
 
     def state(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
+        """Return all of it as plain data, but what is known of units: of that a restart begins anew."""
         return {
             "wagers": [None if wager is None else wager.state() for wager in self._wagers],
             "new": [self._stable_new, self._canary_new, self._warm_new],
             "answers": [self.stable_answers, self.canary_answers, self.warm_answers],
             "sums": [list(self._stable_sums), list(self._canary_sums)],
             "told": [list(self._stable_told), list(self._canary_told)],
+            "failed": sorted(self._failed),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -180,4 +221,5 @@ class ArmComparison:
         self.stable_answers, self.canary_answers, self.warm_answers = map(int, state["answers"])
         self._stable_sums, self._canary_sums = (list(map(float, sums)) for sums in state["sums"])
         self._stable_told, self._canary_told = (list(map(float, sums)) for sums in state["told"])
-        self.has_failed = any(wager is not None and wager.shows_harm for wager in self._wagers)
+        self._failed = set(map(int, state["failed"]))
+        self._since = self._begun()

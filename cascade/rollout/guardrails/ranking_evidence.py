@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Final
+
 from cascade.rollout.guardrails.names import GuardrailName, GuardrailVerdict
 from cascade.rollout.guardrails.told import Told, why_of
 from cascade.rollout.guardrails.wager import Wager, least_to_pass
 
 __all__ = ["RankingEvidence"]
+
+_ENOUGH_TO_TELL: Final = 20
 
 
 class RankingEvidence:
@@ -14,7 +19,8 @@ class RankingEvidence:
 
     A pass gathers over all steps: load does not change an order. Harm is asked anew at each step, so that evidence of
     an early step does not stand against what a later one shows. ``decides`` is false where these losses cannot tell
-    harm from another, better order; then it says neither, and ``why`` it cannot.
+    harm from another, better order; then it says neither, and ``why`` it cannot. Where most of what could have been a
+    pair is left out, ``why`` says what became of it: else a step would wait for evidence without a word.
     """
 
     def __init__(
@@ -34,6 +40,8 @@ class RankingEvidence:
         self._alphas = harm_alpha, pass_alpha
         self._whole = Wager(limit, harm_alpha, pass_alpha)
         self._step = Wager(limit, harm_alpha, pass_alpha)
+        self._added = 0
+        self._left_out: Counter[str] = Counter()
 
     @property
     def count(self) -> int:
@@ -63,6 +71,11 @@ class RankingEvidence:
         """Take one loss. Raises ConfigError for one that is no number in [-1, 1]."""
         self._whole.add(loss)
         self._step.add(loss)
+        self._added += 1
+
+    def left_out(self, outcome: str) -> None:
+        """Take note of a request of which no loss is known, by what became of it: one of a closed list."""
+        self._left_out[outcome] += 1
 
     def next_step(self) -> None:
         """Ask for harm anew."""
@@ -84,8 +97,16 @@ class RankingEvidence:
             p_pass=self._whole.p_pass,
             harm_alpha=self._alphas[0],
             pass_alpha=self._alphas[1],
-            why=self._cannot or why_of(verdict, self._whole.count, least_to_pass(self._limit, self._alphas[1])),
+            why=self._cannot or self._why(verdict),
         )
+
+    def _why(self, verdict: GuardrailVerdict) -> str:
+        why = why_of(verdict, self._whole.count, least_to_pass(self._limit, self._alphas[1]))
+        missing = self._left_out.total()
+        if verdict is not GuardrailVerdict.INCONCLUSIVE or missing < max(_ENOUGH_TO_TELL, self._added):
+            return why
+        ((outcome, _),) = self._left_out.most_common(1)
+        return f"{why}; starved: of {missing + self._added} in the sample {self._added} were compared, the rest mostly {outcome}"
 
     def state(self) -> list[list[float]]:
         """Return its numbers, to be restored from."""

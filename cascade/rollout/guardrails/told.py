@@ -42,10 +42,13 @@ class Told:
 _FIELDS: Final = tuple(item.name for item in fields(Told))
 
 
-def verdict_of(wager: Wager) -> GuardrailVerdict:
-    """Return what a wager shows; harm goes before a pass that was shown earlier."""
+def verdict_of(wager: Wager, *, by_release: bool) -> GuardrailVerdict:
+    """Return what a wager shows; harm goes before a pass that was shown earlier.
+
+    ``by_release`` is false where the units of traffic may be what is at fault: then harm is neither.
+    """
     if wager.shows_harm:
-        return GuardrailVerdict.FAIL
+        return GuardrailVerdict.FAIL if by_release else GuardrailVerdict.INCONCLUSIVE
     return GuardrailVerdict.PASS if wager.shows_pass else GuardrailVerdict.INCONCLUSIVE
 
 

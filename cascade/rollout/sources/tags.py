@@ -11,6 +11,7 @@ import orjson
 
 from cascade.errors import ConfigError
 from cascade.rollout.artefacts import read_bounded
+from cascade.rollout.names import is_digest
 from cascade.rollout.whole_file import write_whole
 
 __all__ = ["Tagged", "Tags"]
@@ -38,7 +39,7 @@ class Tags:
         """Return what is known of an address."""
         found = self._read().get(_name(url))
         match found:
-            case {"etag": str(etag), "digest": str(digest)}:
+            case {"etag": str(etag), "digest": str(digest)} if is_digest(digest):
                 return Tagged(etag, digest)
             case _:
                 return None

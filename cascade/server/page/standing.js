@@ -1,6 +1,6 @@
 // Where a rollout stands: one sentence, its steps, and what it waits for.
 
-const KINDS = { running: "", activating: "", completed: "good", rolled_back: "bad", refused: "bad", aborted: "warn", idle: "" };
+const KINDS = { running: "", activating: "", completed: "good", rolled_back: "bad", refused: "bad", aborted: "warn", replaced: "warn", idle: "" };
 
 function headline(rollout) {
   const stable = name(rollout.stable?.release);
@@ -13,6 +13,7 @@ function headline(rollout) {
     case "rolled_back": return [gone, " was rolled back"];
     case "refused": return [gone, ` was refused at the step ${rollout.refused?.step ?? NONE}`];
     case "aborted": return [gone, " was aborted"];
+    case "replaced": return [gone, " was replaced"];
     default: return ["No rollout is under way"];
   }
 }
@@ -37,7 +38,7 @@ function steps(rollout) {
 }
 
 function standing(rollout) {
-  const gone = ["rolled_back", "refused", "aborted"].includes(rollout.state) ? rollout.refused : null;
+  const gone = ["rolled_back", "refused", "aborted", "replaced"].includes(rollout.state) ? rollout.refused : null;
   const card = el("div", { class: `card standing ${KINDS[rollout.state] ?? ""}` },
     el("p", { class: "state" }, el("span", { class: `chip ${KINDS[rollout.state] ?? ""}` }, STATES[rollout.state] ?? name(rollout.state))),
     el("h2", {}, headline(rollout)),

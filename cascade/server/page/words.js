@@ -3,6 +3,7 @@
 const SHARES = new Set(["late", "errors", "fallback", "escalation"]);
 const STATES = {
   idle: "idle", activating: "activating", running: "running", completed: "completed", rolled_back: "rolled back", refused: "refused", aborted: "aborted",
+  replaced: "replaced",
 };
 let skew = 0; // how far this clock is before the sidecar's, in milliseconds
 

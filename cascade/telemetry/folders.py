@@ -1,0 +1,22 @@
+"""Have the disk keep the names in a folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["keep_names", "why_not"]
+
+
+def keep_names(folder: Path) -> None:
+    """Return once the disk has what was renamed, made and removed in a folder until now. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def why_not(error: OSError) -> str:
+    """Return what the system says of a failure, as "No space left on device": it holds no path and no content."""
+    return error.strerror or type(error).__name__
