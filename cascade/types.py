@@ -223,7 +223,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What a stage's scores depend on. Two stages with equal fingerprints score alike."""
+    """What a stage's scores depend on. Two stages with equal fingerprints score alike.
+
+    ``mode`` is how the sidecar's own engine runs a model, as far as that may move scores: None where it is as ever, each
+    pair a call, its beginning alone, the output as it is, and of servers. What was written before there was one had none.
+    """
 
     model: str
     revision: str | None
@@ -236,6 +240,7 @@ class Fingerprint:
     max_length: int
     score_space: ScoreSpace
     instruction: str | None = None
+    mode: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +252,10 @@ class StageCost:
     server does not tell: of calls that a server answered at the same time the slowest, of calls that
     were computed here their sum over the threads that shared them, and the wait until the first began.
     ``server_ms`` is the total as the server tells it, ``room_ms`` the wait for room among the texts in flight.
+    ``windows`` counts what was scored of long documents beyond their first window, and ``padding`` the tokens that
+    filled up batches computed here, beside ``tokens``.
+    ``cached`` counts documents that have a score and were not sent, since it was kept or being made; they are in none of
+    the other counts.
     """
 
     calls: int
@@ -258,25 +267,32 @@ class StageCost:
     compute_ms: float | None = None
     server_ms: float | None = None
     room_ms: float | None = None
+    cached: int = 0
+    windows: int = 0
+    padding: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StageScores:
     """The raw scores of one round, one entry a document sent, in the order sent.
 
-    None stands for an excluded document, whose reason ``excluded`` gives by position.
+    None stands for an excluded document, whose reason ``excluded`` gives by position. ``shortened`` has the positions
+    of documents that the server refused whole, and scored in part.
     """
 
     scores: tuple[float | None, ...]
     excluded: Mapping[int, Exclusion]
     cost: StageCost
+    shortened: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
     """One call of a stage as the decision records it. ``outcome`` is ``ok`` or a degraded reason.
 
-    ``sent`` is 0 where nothing left for the stage. ``top`` is the best raw score, None where there is none:
+    ``sent`` and ``scored`` count what the stage was asked for, with what a cache answered in its place (``cost.cached``):
+    so they say what the policy asks for, whatever is cached. ``left`` and ``pairs`` are without that: what reached the
+    stage. ``sent`` is 0 where nothing was asked for. ``top`` is the best raw score, None where there is none:
     no part of what was decided, so rounds that differ in it alone are equal.
     """
 
@@ -291,6 +307,16 @@ class Round:
     elapsed_ms: float
     cost: StageCost | None = None
     top: float | None = field(default=None, compare=False)
+
+    @property
+    def left(self) -> int:
+        """Return how many documents left for the stage; what was refused when another had it scored counts too."""
+        return self.sent - (0 if self.cost is None else self.cost.cached)
+
+    @property
+    def pairs(self) -> int:
+        """Return how many pairs the stage scored."""
+        return self.scored - (0 if self.cost is None else self.cost.cached)
 
 
 @dataclass(frozen=True, slots=True)

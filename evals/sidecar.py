@@ -23,6 +23,7 @@ _START_SECONDS = 60.0
 def running_sidecar(release: Path | None = None) -> Iterator[tuple[str, str]]:
     """Start the sidecar on free ports; yield the addresses of its public and admin listeners.
 
+    It keeps no scores: what is asked twice here shows what asking costs, with the vectors of documents kept.
     Raises RuntimeError with what it logged where it does not come up.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -31,7 +32,7 @@ def running_sidecar(release: Path | None = None) -> Iterator[tuple[str, str]]:
         if release is not None:
             command += ["--release", str(release)]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("CASCADE__")}
-        environment["CASCADE__DRAIN_SECONDS"] = "0"
+        environment |= {"CASCADE__DRAIN_SECONDS": "0", "CASCADE__CACHE": "off"}
         with log.open("wb") as stream:
             process = subprocess.Popen(command, stderr=stream, env=environment)
         try:

@@ -19,7 +19,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +33,7 @@ from cascade.replay.collection import load_collection
 from cascade.replay.first_stage import FirstStage
 from cascade.rollout.load import default_release_path
 from cascade.stages.embedding import EmbeddingReranker
+from cascade.stages.engine.workers import worker_pool
 from cascade.stages.onnx import OnnxReranker
 from cascade.text import Text
 from evals.first_stage import shared_data
@@ -76,7 +76,7 @@ async def _measure(folder: Path) -> list[dict[str, Any]]:
     small, large = release.stages.small, release.stages.large
     if not isinstance(small, EmbeddingStage) or not isinstance(large, OnnxStage):
         raise TypeError("the default release is not embedded")
-    with ThreadPoolExecutor(1) as pool:
+    with worker_pool(1) as pool:
         stages: dict[str, EmbeddingReranker | OnnxReranker] = {
             "bge-small, vectors kept": EmbeddingReranker("small", small, pool, time.monotonic),
             "MiniLM-L12, 64 tokens": OnnxReranker(

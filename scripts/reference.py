@@ -101,6 +101,8 @@ def configuration() -> str:
         _table(model.Weights),
         "#### batching\n\n`{mode: one-pair}` scores one pair a call: exact for every model. Or:\n",
         _table(model.TokenBudget),
+        "#### windows\n\n[engine.md](engine.md#long-documents) tells how a document is cut.\n",
+        _table(model.Windows),
     ]
     return "\n".join(parts)
 

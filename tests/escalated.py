@@ -12,8 +12,8 @@ from cascade.calibration.calibrated import Calibration
 from cascade.errors import StageError
 from cascade.guard.deadline import Deadline
 from cascade.guard.expected_ms import Fit
+from cascade.guard.token_size import pair_tokens
 from cascade.pipeline import Pipeline
-from cascade.pipeline.rounds import pair_tokens
 from cascade.policy.release import parse_release
 from cascade.testing.calibration import scripted_artefact, scripted_calibration
 from cascade.testing.clock import run_virtual

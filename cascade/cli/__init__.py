@@ -7,13 +7,14 @@ import sys
 import typer
 
 from cascade import __version__
-from cascade.cli import calibrate, collect, config, doctor, example, keys, release, rerank, rollout, serve
+from cascade.cli import calibrate, collect, config, doctor, example, keys, release, rerank, rollout, serve, weights
 from cascade.cli.capacity import capacity
 from cascade.cli.certify import certify
 from cascade.cli.eval import evaluate_tables
 from cascade.cli.explain import explain
 from cascade.cli.off_policy import off_policy
 from cascade.cli.parity import parity
+from cascade.cli.tune import tune
 from cascade.errors import CascadeError
 
 __all__ = ["app", "main"]
@@ -29,6 +30,7 @@ app.command("eval")(evaluate_tables)
 app.command("certify")(certify)
 app.command("off-policy")(off_policy)
 app.command("parity")(parity)
+app.command("tune")(tune)
 app.command("capacity")(capacity)
 app.command("explain")(explain)
 app.command("doctor")(doctor.doctor)
@@ -37,6 +39,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(keys.app, name="keys")
 app.add_typer(release.app, name="release")
 app.add_typer(rollout.app, name="rollout")
+app.add_typer(weights.app, name="weights")
 
 
 @app.callback(invoke_without_command=True)

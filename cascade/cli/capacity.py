@@ -28,7 +28,7 @@ from cascade.cli.capacity_inputs import (
 from cascade.cli.capacity_tables import print_plan
 from cascade.cli.options import ReleaseFile
 from cascade.errors import ConfigError
-from cascade.rollout.load import LoadedRelease, offline
+from cascade.rollout.load import LoadedRelease, named_release, offline
 from cascade.server.reading import read_release
 from cascade.server.settings import load_settings
 
@@ -89,7 +89,8 @@ def capacity(
     ] = None,
 ) -> None:
     """Plan replicas of each stage for a workload, at every level of a release, with headroom. No server is asked."""
-    loaded = read_release(load_settings({"release": release}, environment={}), offline(os.environ))
+    named = None if release is None or "://" in release else str(named_release(release))
+    loaded = read_release(load_settings({"release": named or release}, environment={}), offline(os.environ))
     arriving = _arriving(loaded, workload, records or [], window_seconds, burst)
     if not 0 < growth < math.inf:
         raise ConfigError("--growth: write a number above 0")

@@ -28,7 +28,7 @@ from cascade.server.building import read_release
 from cascade.server.settings import Settings
 from cascade.stages.build import build_stages
 from cascade.stages.cores import usable_cores
-from cascade.stages.onnx_model import worker_pool
+from cascade.stages.engine.workers import worker_pool
 from cascade.telemetry.logs import configure_logging
 from cascade.types import StageName
 
@@ -132,7 +132,7 @@ async def _run(asked: Asked, settings: Settings, release: Release, report: Repor
         )
     finally:
         await asyncio.gather(*(stage.aclose() for stage in stages.values()), return_exceptions=True)
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.close()
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from cascade.policy.levels import level_named
 from cascade.rollout.load import LoadedRelease, variables_of
 from cascade.rollout.loadable import check_embedded
 from cascade.server.building import query_hash, read_bundle, read_release
+from cascade.server.caching import check_cache
 from cascade.server.gate import check_keys
 from cascade.stages.build import build_stages
-from cascade.stages.onnx_model import worker_pool
+from cascade.stages.engine.workers import worker_pool
 
 __all__ = ["app"]
 
@@ -32,9 +33,10 @@ def validate(release: ReleaseFile = None, config: ConfigFile = None) -> None:
     level_named(loaded.release, settings.level)
     query_hash(settings.query_hash_key_file)
     check_keys(settings)
+    check_cache(settings, os.environ)
     pool = worker_pool(1)
     build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=os.environ)
-    pool.shutdown()
+    pool.close()
     check_embedded(loaded.release, fetch=True)
     if bundle.fault is not None:
         typer.echo(f"cascade: the safe mode would serve: {bundle.fault}", err=True)

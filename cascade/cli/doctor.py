@@ -6,18 +6,24 @@ import asyncio
 import os
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import orjson
 import typer
 
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
-from cascade.server.building import read_release
+from cascade.policy.release import Release
+from cascade.rollout.bundle import Bundle
+from cascade.rollout.tuned import elsewhere
+from cascade.server.building import read_bundle
+from cascade.server.caching import examine_cache
 from cascade.server.settings import Settings
 from cascade.stages.build import build_stages
+from cascade.stages.cores import usable_cores
 from cascade.stages.doctor import Examination, examine
-from cascade.stages.onnx_model import worker_pool
+from cascade.stages.engine.workers import worker_pool
+from cascade.stages.machine import this_machine
 from cascade.telemetry.logs import configure_logging
 from cascade.types import StageName
 
@@ -29,17 +35,26 @@ def doctor(
     config: ConfigFile = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Examine the stages of a release: what serves them, whether it scores right, how fast, and what to change.
+    """Examine the stages of a release, and the score cache: what serves them, whether it scores right, how fast, what to change.
 
-    Exits with 1 where a stage does not score right.
+    Exits with 1 where a stage does not score right. A Redis that does not answer costs no answer, and no exit status.
     """
     configure_logging("error", sys.stderr.buffer)
-    found = asyncio.run(_examine(settings_from(config, release=release)))
+    settings = settings_from(config, release=release)
+    bundle = read_bundle(settings)
+    found = asyncio.run(_examine(bundle.loaded.release, settings))
+    tuned = _tuned(bundle, settings)
+    found = {name: replace(each, advice=(*each.advice, *tuned.get(name, ()))) for name, each in found.items()}
+    kind, why_not = asyncio.run(examine_cache(settings, os.environ, time.monotonic))
     if json:
-        sys.stdout.buffer.write(orjson.dumps({str(k): asdict(v) for k, v in found.items()}, option=_OPTIONS) + b"\n")
+        told = {**{str(k): asdict(v) for k, v in found.items()}, "cache": {"kind": kind, "why_not": why_not}}
+        sys.stdout.buffer.write(orjson.dumps(told, option=_OPTIONS) + b"\n")
     else:
         for name, examination in found.items():
             _print(name, examination)
+        typer.echo(f"cache\n  kept in  {kind}")
+        if why_not is not None:
+            typer.echo(f"  change   {why_not}")
     if any(examination.probe.verdict != "ok" for examination in found.values()):
         raise typer.Exit(1)
 
@@ -47,8 +62,7 @@ def doctor(
 _OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 
 
-async def _examine(settings: Settings) -> dict[StageName, Examination]:
-    release = read_release(settings).release
+async def _examine(release: Release, settings: Settings) -> dict[StageName, Examination]:
     budgets = {StageName.SMALL: release.budgets.small_ms, StageName.LARGE: release.budgets.large_ms}
     specs = {StageName.SMALL: release.stages.small, StageName.LARGE: release.stages.large}
     pool = worker_pool(settings.embedded_threads)
@@ -61,8 +75,18 @@ async def _examine(settings: Settings) -> dict[StageName, Examination]:
                 found[name] = await examine(stage, spec, budgets[name], time.monotonic)
     finally:
         await asyncio.gather(*(stage.aclose() for stage in stages.values()), return_exceptions=True)
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.close()
     return found
+
+
+def _tuned(bundle: Bundle, settings: Settings) -> dict[StageName, list[str]]:
+    """Return what is said of the tuning of each stage that names one."""
+    threads = settings.embedded_threads or usable_cores()
+    told = {
+        name: [f"tuned under other conditions: {one}" for one in elsewhere(each.tuning, this_machine(), threads)]
+        for name, each in bundle.tunings.by_stage.items()
+    }
+    return told | {name: [f"no number of its tuning is used: {why}"] for name, why in bundle.tunings.faults.items()}
 
 
 def _print(name: StageName, found: Examination) -> None:

@@ -47,6 +47,9 @@ class ExplainedRound(_Line):
     truncated: Count = 0
     queue_ms: Milliseconds | None = None
     room_ms: Milliseconds | None = None
+    cached: Count = 0
+    windows: Count = 0
+    padding: Count = 0
 
 
 class ExplainedWould(_Line):

@@ -93,15 +93,20 @@ def _estimates(told: ExplainedEstimates) -> str:
 
 
 def _round(one: ExplainedRound) -> str:
-    left = ", ".join(f"{count} {what}" for count, what in ((one.blank, "blank"), (one.refused, "refused")) if count)
+    counts = ((one.cached, "of them from the cache"), (one.blank, "blank"), (one.refused, "refused"))
+    left = ", ".join(f"{count} {what}" for count, what in counts if count)
     outcome = "went well" if one.outcome == "ok" else f"{one.outcome}{f' ({one.code})' if one.code else ''}"
     tokens = "" if one.tokens is None else f", {one.tokens} tokens{' by estimate' if one.tokens_estimated else ''}"
+    padded = f" and {one.padding} of padding" if one.padding else ""
+    more = f", {one.windows} further windows of long documents" if one.windows else ""
     cut = f", {one.truncated} pairs not read in full" if one.truncated else ""
+    kept = ", of those from the cache it is not known what was read" if one.cached else ""
+    asked = "asked for" if one.cached else "sent"
     waits = ((one.room_ms, "for room"), (one.queue_ms, "in the server's queue"))
     waited = "".join(f", {_ms(ms)} {what}" for ms, what in waits if ms)
     return (
-        f"{one.stage} ({one.model}): {one.sent} sent, {one.scored} scored{f', {left}' if left else ''}: {outcome} "
-        f"in {_ms(one.elapsed_ms)}{waited}{tokens}{cut}"
+        f"{one.stage} ({one.model}): {one.sent} {asked}, {one.scored} scored{f', {left}' if left else ''}: {outcome} "
+        f"in {_ms(one.elapsed_ms)}{waited}{tokens}{padded}{more}{cut}{kept}"
     )
 
 

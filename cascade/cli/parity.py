@@ -28,7 +28,7 @@ from cascade.parity.sides import parse_side
 from cascade.parity.sources import Source
 from cascade.parity.spaces import Spaces
 from cascade.parity.tolerances import Tolerances, checks
-from cascade.stages.onnx_model import worker_pool
+from cascade.stages.engine.workers import worker_pool
 from cascade.telemetry.logs import configure_logging
 from cascade.types import ScoreSpace
 
@@ -110,7 +110,7 @@ def parity(
         with progress_shown() as progress:
             found = asyncio.run(_run(*sides, gathered, spaces, question, progress))
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.close()
     limits = Tolerances(
         max_error,
         max_mean_error,

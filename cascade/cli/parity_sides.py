@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import assert_never
 
@@ -16,15 +15,16 @@ from cascade.parity.sources import Source, source_of
 from cascade.parity.token_ids import token_reader
 from cascade.policy.release import EmbeddingStage, Release, Stages, StageSpec
 from cascade.replay.table import ScoreTable, read_table
-from cascade.rollout.load import load_release, packaged_releases
+from cascade.rollout.load import load_release, named_release
 from cascade.stages.build import build_stages
+from cascade.stages.engine.workers import Workers
 from cascade.types import StageName
 
 __all__ = ["open_sides"]
 
 
 def open_sides(
-    ref: Side, cand: Side, pool: Callable[[], ThreadPoolExecutor], environment: Mapping[str, str] = os.environ
+    ref: Side, cand: Side, pool: Callable[[], Workers], environment: Mapping[str, str] = os.environ
 ) -> tuple[Source | Live, Source | Live]:
     """Read tables and build stages, which are not started. A table that both sides name is read once. Raises ConfigError."""
     tables: dict[Path, ScoreTable] = {}
@@ -46,14 +46,10 @@ def open_sides(
 
 
 def _release(path: Path, environment: Mapping[str, str]) -> Release:
-    packaged = packaged_releases()
-    named = packaged[str(path)] if str(path) in packaged and not path.exists() else path
-    return load_release(named, environment).release
+    return load_release(named_release(path), environment).release
 
 
-def _live(
-    name: str, release: Release, stage: StageName, pool: ThreadPoolExecutor, environment: Mapping[str, str]
-) -> Live:
+def _live(name: str, release: Release, stage: StageName, pool: Workers, environment: Mapping[str, str]) -> Live:
     spec = release.stages.small if stage is StageName.SMALL else release.stages.large
     if spec is None:
         raise ConfigError(f"{name}: the release {release.release} has no {stage} stage")

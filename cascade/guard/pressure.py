@@ -185,9 +185,11 @@ class Pressure:
         pairs = {StageName.SMALL: 0, StageName.LARGE: 0}
         late: StageName | None = None
         for item in decision.rounds:
+            if item.cost is not None and not item.left:
+                continue  # a cache answered: the stage's queue was not met
             if item.cost is not None:
-                self._stages[item.stage].scored += item.scored
-                pairs[item.stage] += item.scored
+                self._stages[item.stage].scored += item.pairs
+                pairs[item.stage] += item.pairs
                 wait_ms = (item.cost.room_ms or 0.0) + (item.cost.queue_ms or 0.0)
                 if current:
                     self.waited(wait_ms, item.stage)

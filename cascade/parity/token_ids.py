@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from cascade.errors import ConfigError
 from cascade.parity.lists import CandidateList
 from cascade.policy.release import EmbeddingStage, OnnxStage, StageSpec
+from cascade.stages.engine.readers import pair_reader, text_reader
+from cascade.stages.engine.tokens import Reader
 from cascade.stages.serializers import serializer
 from cascade.stages.weights import find_model
 from cascade.tokens import MOST_CHARACTERS_PER_TOKEN, beginning_of
@@ -37,27 +39,24 @@ class Tokens:
 def token_reader(spec: StageSpec) -> TokenReader | None:
     """Return what gives the ids that a stage of this release reads, None where it runs on a server.
 
-    As the stage does it: serialized, beginnings of far longer texts, truncated longest side first; a bi-encoder
-    reads query and document one after the other. Raises ConfigError.
+    As the stage does it: serialized, beginnings of far longer texts, truncated longest side first, all windows one
+    after the other; a bi-encoder reads query and document one after the other. Raises ConfigError.
     """
     if not isinstance(spec, OnnxStage | EmbeddingStage):
         return None
-    try:
-        import tokenizers
-    except ImportError:
-        raise ConfigError("embedded stages need cascade-rerank[embedded]") from None
-    tokenizer = tokenizers.Tokenizer.from_file(str(find_model(spec.weights).tokenizer))
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(spec.max_length, strategy="longest_first")
-    written = serializer(spec.serializer)
-    most = spec.max_length * MOST_CHARACTERS_PER_TOKEN
+    file, written = find_model(spec.weights).tokenizer, serializer(spec.serializer)
+    windows = spec.windows if isinstance(spec, OnnxStage) else None
+    most = spec.max_length * MOST_CHARACTERS_PER_TOKEN * (1 if windows is None else windows.most)
+    joint = isinstance(spec, OnnxStage)
+    reader: Reader = (
+        pair_reader(file, max_length=spec.max_length, windows=windows) if joint else text_reader(file, spec.max_length)
+    )
 
     def read(query: str, document: str) -> tuple[int, ...]:
-        first = written.query(beginning_of(query, most))[:most]
-        second = written.document(beginning_of(document, most))[:most]
-        if isinstance(spec, OnnxStage):
-            return tuple(tokenizer.encode(first, second).ids)
-        return (*tokenizer.encode(first).ids, *tokenizer.encode(second).ids)
+        first, second = written.query(beginning_of(query, most)), written.document(beginning_of(document, most))
+        shared = reader.query(first)
+        before = [] if joint else reader.read(shared, first).inputs
+        return tuple(chain.from_iterable(each.ids.tolist() for each in (*before, *reader.read(shared, second).inputs)))
 
     return read
 

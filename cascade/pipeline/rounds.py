@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cascade.errors import StageError, StageTimeout
+from cascade.errors import StageError
 from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.expected_ms import Fit
+from cascade.guard.tenant import asking_for
+from cascade.guard.token_size import pair_tokens
 from cascade.pipeline.run import Run
 from cascade.policy.clip import texts_to_score
+from cascade.stages.asked import ask
 from cascade.stages.base import Stage
 from cascade.text import Text
-from cascade.tokens import PAIR_OVERHEAD_TOKENS
 from cascade.types import DegradedReason, Exclusion, Round, StageName, StageScores
 
-__all__ = ["Planned", "Rounds", "pair_tokens"]
+__all__ = ["Planned", "Rounds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +82,21 @@ class Rounds:
         done: Round | None = None
         outcome, code, sent = DegradedReason.INTERNAL_ERROR, "fault", len(indices)
         try:
-            scored = await stage.score(
-                planned.query,
-                planned.texts,
-                deadline=planned.within,
-                call_id=run.call_id(name),
-                instruction=run.request.instruction,
-            )
+            with asking_for(run.request.tenant):
+                scored = await ask(
+                    stage,
+                    planned.query,
+                    planned.texts,
+                    tokens=planned.tokens,
+                    fit=planned.fit,
+                    deadline=planned.within,
+                    call_id=run.call_id(name),
+                    instruction=run.request.instruction,
+                    clock=self._clock,
+                )
             by_index = dict(zip(indices, scored.scores, strict=True))
-            elapsed_ms = (self._clock() - began) * 1000
-            in_time = planned.within.remaining_ms() > 0  # else the loop was late, and its timer later still
-            keep = stage.expected.ended if in_time else stage.expected.gave_up
-            keep(planned.tokens, elapsed_ms, planned.fit)
-            done = _done(name, model, scored, elapsed_ms)
+            done = _done(name, model, scored, (self._clock() - began) * 1000)
         except StageError as error:
-            if isinstance(error, StageTimeout):
-                stage.expected.gave_up(planned.tokens, (self._clock() - began) * 1000, planned.fit)
             outcome, code, sent = error.reason, error.code, error.sent
             run.degrade(outcome)
             return {}
@@ -114,18 +115,6 @@ class Rounds:
             run.rounds.append(done)
         run.excluded |= {indices[position] for position in scored.excluded}
         return {index: score for index, score in by_index.items() if score is not None}
-
-
-def pair_tokens(query: Text, documents: Sequence[Text], max_length: int) -> int:
-    """Estimate, cheaply, the tokens of pairs as far as a model reads them: by bytes, 3.5 a token, 3 outside ASCII."""
-    around = _tokens(query.reveal(), max_length) + PAIR_OVERHEAD_TOKENS
-    return sum([min(_tokens(document.reveal(), max_length) + around, max_length) for document in documents])
-
-
-def _tokens(text: str, most: int) -> int:
-    if len(text) >= most * 4:  # as long as is read in any script, so its bytes need not be counted
-        return most
-    return len(text) * 2 // 7 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) // 3
 
 
 def _done(name: StageName, model: str, scored: StageScores, elapsed_ms: float) -> Round:

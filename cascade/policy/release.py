@@ -24,6 +24,7 @@ from cascade.policy.level_specs import LevelSpec, whole_at
 from cascade.policy.overload import Overload
 from cascade.policy.rollout_rules import GuardrailLimits, Prices, RolloutRules, ShadowRules, SmokeQuery
 from cascade.policy.stage_specs import (
+    Activation,
     ApiStage,
     Auth,
     BreakerRules,
@@ -40,10 +41,12 @@ from cascade.policy.stage_specs import (
     TokenBudget,
     VllmStage,
     Weights,
+    Windows,
 )
 from cascade.policy.tenant_limits import TenantLimits, TenantName
 
 __all__ = [
+    "Activation",
     "ApiStage",
     "Auth",
     "BreakerRules",
@@ -71,6 +74,7 @@ __all__ = [
     "TokenBudget",
     "VllmStage",
     "Weights",
+    "Windows",
     "parse_release",
     "policy_digest",
     "release_digest",
@@ -216,16 +220,23 @@ def release_digest(data: Mapping[str, Any]) -> str:
 def policy_digest(data: Mapping[str, Any]) -> str:
     """Return the digest of what a release does to a query: the release's without its name, evidence, rollout and tenants.
 
-    Weights and quotas say whose request is served, not what becomes of it: a report or a certificate does not speak
-    of them.
+    Weights and quotas say whose request is served, and a tuning how fast, not what becomes of it: a report or a
+    certificate does not speak of them.
     """
     kept = {key: value for key, value in data.items() if key not in _NO_POLICY}
     limits = data.get("limits")
     if isinstance(limits, Mapping) and "tenants" in limits:
-        kept["limits"] = {key: value for key, value in limits.items() if key != "tenants"}
+        kept["limits"] = _without(limits, "tenants")
         if not kept["limits"]:
             del kept["limits"]
+    stages = data.get("stages")
+    if isinstance(stages, Mapping):
+        kept["stages"] = {name: _without(spec, "tuning") for name, spec in stages.items()}
     return _digest(kept)
+
+
+def _without(value: Any, name: str) -> Any:
+    return {key: item for key, item in value.items() if key != name} if isinstance(value, Mapping) else value
 
 
 def _digest(data: Mapping[str, Any]) -> str:

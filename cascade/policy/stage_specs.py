@@ -12,6 +12,7 @@ from cascade.policy.frozen import Frozen
 from cascade.types import ScoreSpace
 
 __all__ = [
+    "Activation",
     "ApiStage",
     "Auth",
     "BreakerRules",
@@ -28,6 +29,7 @@ __all__ = [
     "TokenBudget",
     "VllmStage",
     "Weights",
+    "Windows",
 ]
 
 
@@ -165,7 +167,9 @@ class Weights(Frozen):
     """Name where model.onnx and tokenizer.json are: in an installed package, a folder, or on a model hub."""
 
     package: str | None = Field(default=None, description="Import name of an installed package; it is not imported")
-    folder: str | None = Field(default=None, description="Folder, inside the package where one is named")
+    folder: str | None = Field(
+        default=None, description="Folder, in the package if one is named; else relative to where the process runs"
+    )
     hub: str | None = Field(default=None, description="Name on the model hub")
     revision: str | None = Field(default=None, description="Revision on the model hub")
     sha256: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
@@ -190,10 +194,35 @@ class OnePair(Frozen):
 
 
 class TokenBudget(Frozen):
-    """Score pairs sorted by length in batches of at most ``max_tokens`` padded tokens."""
+    """Score pairs of about one length, those of other requests too, in batches of at most ``max_total_tokens`` padded tokens.
+
+    Of these numbers none moves a score: a model whose scores depend on its batch is refused at load.
+    """
 
     mode: Literal["token-budget"]
-    max_tokens: int = Field(ge=16, description="Padded tokens a batch")
+    max_total_tokens: int = Field(
+        default=512, ge=16, description="Most padded tokens a batch; a longer pair goes alone"
+    )
+    max_pairs: int = Field(default=32, ge=1, le=1024, description="Most pairs a batch")
+    max_wait_ms: float = Field(
+        default=0.0, ge=0, le=8, description="Longest wait of a pair for others to fill its batch, in milliseconds"
+    )
+
+
+class Windows(Frozen):
+    """Score a document that is longer than its room in several parts; the best part is its score."""
+
+    most: int = Field(default=4, ge=2, le=64, description="Most windows a document; what lies beyond is not read")
+    overlap_tokens: int = Field(
+        default=32, ge=0, le=4096, description="Tokens that a window repeats of the one before, at most half of it"
+    )
+
+
+class Activation(StrEnum):
+    """What is applied to the model's output."""
+
+    NONE = "none"
+    SIGMOID = "sigmoid"
 
 
 class OnnxStage(StageBase):
@@ -204,6 +233,32 @@ class OnnxStage(StageBase):
     batching: Annotated[OnePair | TokenBudget, Discriminator("mode")] = Field(
         default=OnePair(mode="one-pair"), description="How pairs share a call; batches only where the model allows it"
     )
+    windows: Windows | None = Field(
+        default=None, description="How documents longer than their room are scored; unset: their beginning alone"
+    )
+    activation: Annotated[Activation, Field(strict=False)] = Field(
+        default=Activation.NONE,
+        description="What is applied to the model's output: with `sigmoid` the score space is `probability`",
+    )
+    cached_token_bytes: int = Field(
+        default=33_554_432,
+        ge=0,
+        description="Memory for the token ids of documents, by a digest of their text; 0: none",
+    )
+    tuning: str | None = Field(
+        default=None,
+        pattern="^sha256:[0-9a-f]{64}$",
+        description="Digest of a file of `cascade tune` that the numbers of `batching` come from which are not given here. "
+        "No part of the policy digest",
+    )
+
+    @model_validator(mode="after")
+    def _space_of_activation(self) -> Self:
+        if self.score_space is ScoreSpace.COSINE:
+            raise ValueError("score_space: a cross-encoder scores logits or probabilities")
+        if self.activation is Activation.SIGMOID and self.score_space is not ScoreSpace.PROBABILITY:
+            raise ValueError("activation: a sigmoid gives probabilities, and score_space says logit")
+        return self
 
 
 class Pooling(StrEnum):

@@ -21,6 +21,7 @@ from pydantic import (
 
 from cascade.errors import ConfigError
 from cascade.replay.record_files import lines_of
+from cascade.stages.fingerprint import completed
 from cascade.telemetry.records import FORMAT, MOST_CHANNELS
 from cascade.types import Action, Arm, DegradedReason, QueryClass, StageName
 
@@ -63,7 +64,8 @@ class HeadLine(_Line):
 
     def fingerprints(self) -> str:
         """Return the fingerprints of all scorers in one text that is equal where they are."""
-        return json.dumps({name: each.fingerprint for name, each in self.scorers.items()}, sort_keys=True)
+        told = {name: completed(each.fingerprint) for name, each in self.scorers.items()}
+        return json.dumps(told, sort_keys=True)
 
 
 class RoundLine(_Line):
@@ -73,6 +75,7 @@ class RoundLine(_Line):
     outcome: str
     sent: Place
     elapsed_ms: float
+    cached: Place = 0
 
 
 class WouldLine(_Line):
@@ -172,7 +175,7 @@ class DecisionLine(_Line):
     def ms_a_pair(self, stage: StageName) -> float | None:
         """Return the milliseconds of a stage's rounds for each pair sent, None where no round went well."""
         went_well = [one for one in self.rounds if one.stage is stage and one.outcome == _OK]
-        sent = sum(one.sent for one in went_well)
+        sent = sum(one.sent - one.cached for one in went_well)
         return sum(one.elapsed_ms for one in went_well) / sent if sent else None
 
 

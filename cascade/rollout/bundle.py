@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from cascade.rollout.names import RELEASE_NAME, SIGNATURE_NAME
 from cascade.rollout.signing import ReleaseKeys, check_signature, signature_bytes
 from cascade.rollout.source import Source, SourceKind, open_source
 from cascade.rollout.tar import read_tar, tar_bytes
+from cascade.rollout.tuned import Tunings, named_tunings, tuned_release, tunings_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -40,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A release and the calibration that it names.
+    """A release, the calibration that it names, and the tunings of its stages, whose numbers its release has.
 
     ``calibration`` is None where it names none, and where it cannot be used: then ``fault`` says why. ``signed_by``
     is the id of the key that signed it, None where nobody asked.
@@ -51,6 +52,7 @@ class Bundle:
     calibration: Calibration | None
     fault: str | None = None
     signed_by: str | None = None
+    tunings: Tunings = field(default_factory=Tunings)
 
 
 def load_bundle(path: Path, environment: Mapping[str, str], keys: ReleaseKeys | None = None) -> Bundle:
@@ -58,7 +60,7 @@ def load_bundle(path: Path, environment: Mapping[str, str], keys: ReleaseKeys | 
 
     Raises ConfigError for a release that cannot be used, and with ``keys`` for one that none of them signed or of
     which anything was altered. Without them, an artefact that is missing, altered or unreadable is told in ``fault``:
-    the release's safe mode can still serve.
+    the release's safe mode can still serve; of a tuning in its faults: the release's own numbers serve.
     """
     source = open_source(path)
     loaded = release_from(source, environment)
@@ -66,13 +68,15 @@ def load_bundle(path: Path, environment: Mapping[str, str], keys: ReleaseKeys | 
         signed_by = None if keys is None else check_signed(source, loaded, keys)
     except ConfigError as error:
         raise ConfigError(f"release {path}: {error}") from None
+    tunings = tunings_of(loaded.release, source.artefacts)
+    loaded = replace(loaded, release=tuned_release(loaded.release, tunings))
     if loaded.release.calibration is None:
-        return Bundle(loaded, source, None, None, signed_by)
+        return Bundle(loaded, source, None, None, signed_by, tunings)
     try:
         calibration = load_calibration(source.artefacts, loaded.release.calibration)
     except ConfigError as error:
-        return Bundle(loaded, source, None, str(error), signed_by)
-    return Bundle(loaded, source, calibration, None, signed_by)
+        return Bundle(loaded, source, None, str(error), signed_by, tunings)
+    return Bundle(loaded, source, calibration, None, signed_by, tunings)
 
 
 def check_signed(source: Source, loaded: LoadedRelease, keys: ReleaseKeys) -> str:
@@ -106,7 +110,7 @@ def evidence_of(loaded: LoadedRelease) -> dict[str, str]:
 def contents_of(source: Source, loaded: LoadedRelease) -> dict[str, bytes]:
     """Return the files of the bundle of a release, by name.
 
-    Raises ConfigError where an artefact that it names is missing or altered, a calibration cannot be
+    Raises ConfigError where an artefact that it names is missing or altered, a calibration or a tuning cannot be
     read, or evidence or judged queries are no JSON.
     """
     contents = {RELEASE_NAME: source.text}
@@ -114,6 +118,8 @@ def contents_of(source: Source, loaded: LoadedRelease) -> dict[str, bytes]:
         contents[SIGNATURE_NAME] = source.signature
     if loaded.release.calibration is not None:
         load_calibration(source.artefacts, loaded.release.calibration)
+    if faults := tunings_of(loaded.release, source.artefacts).faults:
+        raise ConfigError("; ".join(faults.values()))
     for digest in _named(loaded):
         data = source.artefacts.read(digest)
         try:
@@ -127,6 +133,7 @@ def contents_of(source: Source, loaded: LoadedRelease) -> dict[str, bytes]:
 def _named(loaded: LoadedRelease) -> Iterator[str]:
     if loaded.release.calibration is not None:
         yield loaded.release.calibration
+    yield from named_tunings(loaded.release).values()
     yield from evidence_of(loaded).values()
     if loaded.release.rollout.gold is not None:
         yield loaded.release.rollout.gold

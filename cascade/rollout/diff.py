@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from cascade.policy.release import Budgets, Limits, Overload, Release
 from cascade.rollout.bundle import Bundle
+from cascade.rollout.tuned import named_tunings
 from cascade.rollout.words import (
     calibration_lines,
     depth_words,
@@ -24,7 +25,13 @@ __all__ = ["differences", "rollout_differences"]
 
 _IN_WORDS: Final = ("depth", "escalation", "levels")
 _NO_POLICY: Final = frozenset({"release", "evidence", "rollout", *_IN_WORDS})
-_SCORES: Final = frozenset(Fingerprint.__dataclass_fields__) | {"weights", "pooling", "adapter"}
+_SCORES: Final = frozenset(Fingerprint.__dataclass_fields__) | {
+    "weights",
+    "pooling",
+    "adapter",
+    "windows",
+    "activation",
+}
 _UNSAID: Final = "not there"
 _OTHER_SCORES: Final = "; its scores are others"
 
@@ -35,7 +42,9 @@ def differences(one: Bundle, other: Bundle) -> list[str]:
     Variables are compared as written, unexpanded.
     """
     before, after = one.loaded.release, other.loaded.release
-    if one.loaded.policy_digest == other.loaded.policy_digest and before.limits.tenants == after.limits.tenants:
+    same_tunings = named_tunings(before) == named_tunings(after)
+    same_tenants = before.limits.tenants == after.limits.tenants
+    if one.loaded.policy_digest == other.loaded.policy_digest and same_tenants and same_tunings:
         return []
     return [*_depth(before, after), *_escalation(one, other), *_levels(before, after), *_fields(one, other)]
 
@@ -117,7 +126,8 @@ def _fields(one: Bundle, other: Bundle) -> Iterator[str]:
         of_stage = section == "stages"
         if mine.get(key) == theirs.get(key) or (of_stage and rest[0] in replaced):
             continue
-        effect = _OTHER_SCORES if of_stage and rest[1] in _SCORES else _meaning(section, rest)
+        moves = of_stage and (rest[1] in _SCORES or rest[1:] == ["batching", "mode"])
+        effect = _OTHER_SCORES if moves else _meaning(section, rest)
         yield f"{key}: {mine.get(key, _UNSAID)} -> {theirs.get(key, _UNSAID)}{effect}"
 
 

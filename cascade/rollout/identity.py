@@ -11,7 +11,7 @@ from cascade.policy.release import HttpStage, Release, StageBase, TeiStage
 from cascade.rollout.load import UNSET
 from cascade.stages.base import Observed
 from cascade.stages.doctor import is_version
-from cascade.stages.fingerprint import fingerprint_of
+from cascade.stages.fingerprint import completed, fingerprint_of
 from cascade.stages.serializers import serializer
 from cascade.types import Fingerprint, StageName
 
@@ -69,14 +69,14 @@ def _differences(stage: StageName, declared: Fingerprint, identity: ScorerIdenti
     if identity.fingerprint is None:
         yield Difference(stage, f"fitted on {identity.name}, of which only the name is known", known=False)
         return
-    has = asdict(declared)
+    has, known = asdict(declared), completed(identity.fingerprint)
     for name in FINGERPRINT_FIELDS:
         if name == "score_space":
             continue
-        if name not in identity.fingerprint:
+        if name not in known:
             yield Difference(stage, f"{name}: the calibration does not know it", known=False)
             continue
-        fitted, mine = identity.fingerprint[name], has[name]
+        fitted, mine = known[name], has[name]
         if fitted == mine:
             continue
         unsaid = name in _OPTIONAL and (fitted is None or mine is None)

@@ -20,6 +20,7 @@ __all__ = [
     "LoadedRelease",
     "default_release_path",
     "load_release",
+    "named_release",
     "offline",
     "packaged_releases",
     "release_from",
@@ -53,6 +54,12 @@ def packaged_releases() -> dict[str, Path]:
 def default_release_path() -> Path:
     """Return the release that is served where none is named."""
     return packaged_releases()[_DEFAULT]
+
+
+def named_release(written: str | Path) -> Path:
+    """Return the path that is meant: that of the packaged release of this name, unless there is a file of the name."""
+    packaged = packaged_releases()
+    return packaged[str(written)] if str(written) in packaged and not Path(written).exists() else Path(written)
 
 
 def load_release(path: Path, environment: Mapping[str, str]) -> LoadedRelease:

@@ -10,7 +10,7 @@ from typing import Final
 from cascade.errors import ConfigError
 from cascade.policy.release import EmbeddingStage, OnnxStage, Release
 from cascade.stages.build import build_stages
-from cascade.stages.onnx_model import worker_pool
+from cascade.stages.engine.workers import worker_pool
 from cascade.stages.weights import find_model
 
 __all__ = ["check_embedded", "not_loadable"]
@@ -33,7 +33,7 @@ def not_loadable(release: Release, environment: Mapping[str, str]) -> list[str]:
     except ConfigError as error:
         return [str(error)]
     finally:
-        pool.shutdown()
+        pool.close()
     return []
 
 

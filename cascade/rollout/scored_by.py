@@ -10,7 +10,7 @@ from cascade.errors import ConfigError
 from cascade.policy.release import Release
 from cascade.rollout.identity import FINGERPRINT_FIELDS
 from cascade.rollout.load import UNSET
-from cascade.stages.fingerprint import fingerprint_of
+from cascade.stages.fingerprint import completed, fingerprint_of
 from cascade.stages.serializers import serializer
 
 __all__ = ["not_scored_by"]
@@ -40,6 +40,7 @@ def not_scored_by(release: Release, conditions: Mapping[str, Any], columns: Mapp
         except ConfigError as error:
             told.append(f"{name} stage: {error}")
             continue
+        known = completed(known)
         other = [
             field for field in FINGERPRINT_FIELDS if field in known and _differ(field, declared[field], known[field])
         ]

@@ -16,13 +16,14 @@ from cascade.rollout.words import (
     rollout_lines,
     stage_words,
     time_words,
+    tuning_words,
 )
 
 __all__ = ["description"]
 
 
 def description(bundle: Bundle) -> list[str]:
-    """Return lines: name and digests, mode, stages, depth, escalation, times, levels, rollout, calibration and evidence.
+    """Return lines: name and digests, mode, stages, depth, escalation, times, levels, rollout, calibration, tunings and evidence.
 
     No address is among them.
     """
@@ -41,6 +42,7 @@ def description(bundle: Bundle) -> list[str]:
         *_levels(release.levels, measured_levels(loaded, bundle.source)),
         *_under("rollout", rollout_lines(release.rollout)),
         *_calibration(release.calibration, bundle),
+        *_under("tuning", _tunings(bundle)),
         *(f"{kind:<14} {evidence.get(kind, 'none')}" for kind in ("certificate", "report")),
     ]
 
@@ -61,6 +63,11 @@ def _quality(known: LevelQuality | None) -> str:
         return "; its quality is not measured"
     ndcg = "" if known.ndcg is None else f"nDCG {known.ndcg:.3f}, "
     return f"; {ndcg}{known.minus_always_large:+.4f} to always-large"
+
+
+def _tunings(bundle: Bundle) -> list[str]:
+    tuned = [f"{name} stage: {tuning_words(each.tuning)}" for name, each in bundle.tunings.by_stage.items()]
+    return [*tuned, *(f"cannot be used: {why}" for why in bundle.tunings.faults.values())]
 
 
 def _calibration(digest: str | None, bundle: Bundle) -> list[str]:

@@ -27,6 +27,8 @@ from cascade.rollout.sanity import not_meant
 from cascade.rollout.shadow.gold import parse_gold
 from cascade.rollout.signing import ReleaseKeys
 from cascade.rollout.source import Source
+from cascade.rollout.tuned import elsewhere, not_of_stage
+from cascade.stages.machine import this_machine
 
 __all__ = ["Finding", "Severity", "Verification", "verify"]
 
@@ -69,13 +71,14 @@ def verify(
 ) -> Verification:
     """Check the release at ``path``: that it is the one of ``digest`` and signed with one of ``keys``, where given.
 
-    With ``load`` its stages are built here too, as they are before a start. Variables need not be set: what they would
+    With ``load`` its stages are built here too, as they are before a start, and its tunings are held against this machine. Variables need not be set: what they would
     say of a stage is then not compared. Raises ConfigError where it is no release at all.
     """
     bundle = load_bundle(path, offline(environment))
     every = [*_signature(bundle, keys), *_findings(bundle, environment, digest)]
     if load:
         every += [Finding(Severity.ERROR, one) for one in not_loadable(bundle.loaded.release, environment)]
+        every += [Finding(Severity.WARNING, one) for one in _tuned_elsewhere(bundle)]
     found = sorted(every, key=lambda one: one.severity is not Severity.ERROR)
     return Verification(bundle.loaded, bundle.calibration, tuple(found))
 
@@ -102,11 +105,20 @@ def _findings(bundle: Bundle, environment: Mapping[str, str], digest: str | None
         yield Finding(Severity.ERROR, bundle.fault)
     if artefact is not None:
         yield from _benefit(release, artefact)
+    yield from (Finding(Severity.ERROR, sentence) for sentence in bundle.tunings.faults.values())
+    yield from (Finding(Severity.WARNING, sentence) for sentence in not_of_stage(release, bundle.tunings))
     yield from _identity(release, artefact)
     yield from _evidence(bundle.source, loaded)
     yield from _gold(bundle.source, release)
     odd = (*not_meant(release, artefact), *levels_not_meant(release, artefact))
     yield from (Finding(Severity.WARNING, sentence) for sentence in odd)
+
+
+def _tuned_elsewhere(bundle: Bundle) -> Iterator[str]:
+    """Say where tunings were measured on other machines; of threads nothing is known here."""
+    for name, each in bundle.tunings.by_stage.items():
+        told = elsewhere(each.tuning, this_machine(), each.tuning.chosen.threads)
+        yield from (f"{name} stage, tuning: {one}" for one in told)
 
 
 def _compared(loaded: LoadedRelease) -> set[str]:

@@ -26,7 +26,8 @@ from cascade.policy.escalation_rules import (
     StaticEscalation,
 )
 from cascade.policy.level_specs import LevelSpec
-from cascade.policy.release import Budgets, GuardrailLimits, RolloutRules, StageSpec
+from cascade.policy.release import Budgets, GuardrailLimits, OnePair, RolloutRules, StageSpec
+from cascade.policy.tuning import Tuning
 
 __all__ = [
     "calibration_lines",
@@ -36,6 +37,7 @@ __all__ = [
     "rollout_lines",
     "stage_words",
     "time_words",
+    "tuning_words",
 ]
 
 _BOUNDS: Final = {"at_least": "at least", "above": "above", "at_most": "at most", "below": "below"}
@@ -181,6 +183,20 @@ def time_words(budgets: Budgets) -> str:
     """Say how the time of a request is split."""
     parts = f"small {budgets.small_ms:g}, large {budgets.large_ms:g}, kept {budgets.reserve_ms:g}"
     return f"{budgets.total_ms:g} ms in all, {parts}"
+
+
+def tuning_words(tuning: Tuning) -> str:
+    """Say what a tuning chose, and where and when."""
+    chosen, where = tuning.chosen, tuning.conditions
+    batching = chosen.batching
+    batches = (
+        "one pair a call"
+        if isinstance(batching, OnePair)
+        else f"batches of {batching.max_total_tokens} tokens and {batching.max_pairs} pairs, {batching.max_wait_ms:g} ms"
+    )
+    rate = f"{chosen.pairs_per_s.median:.1f} pairs/s ({chosen.pairs_per_s.least:.1f} to {chosen.pairs_per_s.most:.1f})"
+    machine = f"{where.cores} cores of {where.cpu}, onnxruntime {where.onnxruntime}, {where.date:%Y-%m-%d}"
+    return f"{batches}, {chosen.threads} threads, {rate}; {machine}"
 
 
 def calibration_lines(artefact: CalibrationArtefact) -> list[str]:

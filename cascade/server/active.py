@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cascade.cache.score_cache import ScoreCache
 from cascade.calibration.calibrated import Calibration
 from cascade.guard.beside import Beside
 from cascade.guard.deadline import Clock, Deadline
@@ -20,6 +21,7 @@ from cascade.rollout.bundle import Bundle
 from cascade.rollout.evidence import evidence_faults
 from cascade.rollout.identity import not_as_declared
 from cascade.rollout.measured import measured_levels
+from cascade.server.caching import cached_stages
 from cascade.server.calibration_use import CalibrationState, calibration_use
 from cascade.server.recording import Records
 from cascade.server.stage_pool import StagePool
@@ -43,7 +45,8 @@ class Shared:
 
     ``jitter`` draws what a release's times between steps of its level are multiplied by, ``queue_wait_ms`` tells how
     long the request at the head of the queue has waited. ``leftover_s`` is what requests under way have when their
-    release is closed; then they are answered with what they have. ``records`` is None where none are kept.
+    release is closed; then they are answered with what they have. ``records`` is None where none are kept, and ``cache``
+    where no scores are.
     ``opened`` has every release that is not closed yet.
     """
 
@@ -59,6 +62,7 @@ class Shared:
     records: Records | None = None
     observe_in_flight: int = 16
     leftover_s: float = 20.0
+    cache: ScoreCache | None = None
     opened: set[ActiveRelease] = field(default_factory=set)
 
 
@@ -257,10 +261,11 @@ class ActiveRelease:
     def _ladder(self, calibration: Calibration | None) -> tuple[Pipeline, ...]:
         release, shared = self.bundle.loaded.release, self._shared
         serves = self.arm is not None
+        stages = cached_stages(shared.cache, release, self.stages, self.arm)
         return tuple(
             Pipeline(
                 release,
-                self.stages,
+                stages,
                 level=name,
                 calibration=calibration,
                 clock=shared.clock,

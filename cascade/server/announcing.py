@@ -10,6 +10,7 @@ from cascade.server.gate import is_loopback
 from cascade.server.listening import address
 from cascade.server.service import Service
 from cascade.server.settings import Settings
+from cascade.server.tuned import tell_tunings
 from cascade.telemetry.logs import note
 
 __all__ = ["announce", "tell_open"]
@@ -36,6 +37,7 @@ def announce(service: Service, public: socket.socket, admin: socket.socket) -> N
     for kind, why in stable.evidence_faults.items():
         if kind != "report" or not unknown:  # else the line above has said so
             note("warning", "evidence does not hold", kind=kind, why=why)
+    tell_tunings(stable.bundle, service.embedded_threads)
     if release.mode == "observe" and not service.records:
         note("warning", "mode observe keeps nothing: record_file is not set")
     for name, stage in stable.stages.items():

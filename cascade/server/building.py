@@ -9,7 +9,6 @@ import secrets
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 
@@ -20,11 +19,13 @@ from cascade.policy.release import StageSpec
 from cascade.rollout.activation import ActivationStep
 from cascade.rollout.bundle import Bundle
 from cascade.server.active import ActiveRelease, Shared
+from cascade.server.caching import open_cache
 from cascade.server.gate import open_access, open_admission
 from cascade.server.guards import guard_events
 from cascade.server.queue_waits import QueueWaits
 from cascade.server.reading import read_bundle, read_release
 from cascade.server.recording import open_records
+from cascade.server.secret_file import secret_of
 from cascade.server.service import Service
 from cascade.server.settings import Settings
 from cascade.server.stage_pool import StagePool
@@ -33,7 +34,8 @@ from cascade.server.tenant_quotas import TenantQuotas
 from cascade.server.traffic import Traffic
 from cascade.stages.base import Stage
 from cascade.stages.build import build_stage
-from cascade.stages.onnx_model import worker_pool
+from cascade.stages.cores import usable_cores
+from cascade.stages.engine.workers import Workers, worker_pool
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
 from cascade.types import StageName
@@ -73,13 +75,17 @@ async def built_service(
     admin_access = open_access(settings.admin_keys_file, "admin", "admin_keys_file", metrics.keys)
     waits = QueueWaits(metrics.admission.settled)
     admission = open_admission(settings, {}, time.monotonic, waits.settled)
+    cache = open_cache(settings, environment, metrics.cache, time.monotonic)
     threads = worker_pool(settings.embedded_threads)
     pool = _stage_pool(threads, environment, metrics, faults)
     async with contextlib.AsyncExitStack() as ends:
-        ends.callback(threads.shutdown, wait=True, cancel_futures=True)
+        ends.callback(threads.close)
         records = open_records(settings, hash_text=hash_query, metrics=metrics, faults=faults)
         if records is not None:
             ends.push_async_callback(records.aclose)
+        if cache is not None:
+            await cache.store.start()
+            ends.push_async_callback(cache.store.aclose)
         shared = Shared(
             pool=pool,
             metrics=metrics,
@@ -93,6 +99,7 @@ async def built_service(
             records=records,
             observe_in_flight=settings.observe_in_flight,
             leftover_s=settings.leftover_seconds,
+            cache=cache,
         )
         ends.push_async_callback(_close_all, shared)
         traffic = Traffic(
@@ -119,13 +126,13 @@ async def built_service(
             body_seconds=settings.body_seconds,
             rerank_dialect=settings.rerank_dialect,
             records=records is not None,
+            embedded_threads=settings.embedded_threads or usable_cores(),
+            cache=cache,
             choices=choices,
         )
 
 
-def _stage_pool(
-    threads: ThreadPoolExecutor, environment: Mapping[str, str], metrics: Metrics, faults: Faults
-) -> StagePool:
+def _stage_pool(threads: Workers, environment: Mapping[str, str], metrics: Metrics, faults: Faults) -> StagePool:
     events_of = guard_events(metrics.guards)
 
     def build(name: StageName, spec: StageSpec, budget_ms: float) -> Stage:
@@ -172,13 +179,5 @@ def query_hash(key_file: Path | None) -> Callable[[str], str]:
 
     Raises ConfigError for a key that cannot be used.
     """
-    if key_file is None:
-        key = secrets.token_bytes(32)
-    else:
-        try:
-            key = key_file.read_bytes().strip()
-        except OSError as error:
-            raise ConfigError(f"query_hash_key_file: cannot be read: {type(error).__name__}") from None
-        if not 16 <= len(key) <= 64:
-            raise ConfigError("query_hash_key_file: a key has 16 to 64 bytes")
+    key = secret_of(key_file, "query_hash_key_file")
     return lambda query: blake2b(query.encode("utf-8", "replace"), key=key, digest_size=8).hexdigest()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from cascade.cache.score_cache import ScoreCache
 from cascade.guard.admission import Admission
 from cascade.guard.deadline import Clock
 from cascade.guard.under_way import UnderWay
@@ -35,7 +36,7 @@ class Service:
     ``ready`` is what readiness says: it is false also while stopping, when requests are still answered.
     ``draining`` is true from then on: connections are closed behind their answers. ``records`` tells whether
     decisions are recorded. ``access`` and ``admin_access`` are the keys of the two listeners, None for one that is
-    open to all. ``desk`` rolls releases out, where there is one. ``held`` counts requests from their head to their answer, at most ``max_requests``.
+    open to all. ``cache`` has kept scores, None where none are kept. ``embedded_threads`` is how many threads stages inside the process share. ``desk`` rolls releases out, where there is one. ``held`` counts requests from their head to their answer, at most ``max_requests``.
     """
 
     traffic: Traffic
@@ -58,4 +59,6 @@ class Service:
     access: Access | None = None
     admin_access: Access | None = None
     records: bool = False
+    embedded_threads: int = 1
+    cache: ScoreCache | None = None
     desk: Desk[ActiveRelease] | None = None

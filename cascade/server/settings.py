@@ -21,6 +21,7 @@ from pydantic import (
 from cascade.errors import ConfigError
 from cascade.rollout.sources.address import checked_place, shown_place
 from cascade.rollout.strict_yaml import read_mapping
+from cascade.server.redis_address import checked_reference
 
 __all__ = ["ENVIRONMENT_PREFIX", "Settings", "load_settings"]
 
@@ -39,6 +40,7 @@ _PATHS: Final = (
     "record_file",
     "keys_file",
     "admin_keys_file",
+    "cache_key_file",
 )
 
 
@@ -177,6 +179,37 @@ class Settings(BaseModel):
     observe_in_flight: int = Field(
         default=16, ge=1, description="Requests that the small stage scores at a time beside answers, in mode observe"
     )
+    cache: Literal["memory", "redis", "off"] = Field(
+        default="memory",
+        description="Where scores are kept: in this process, in a Redis that replicas share, or not at all",
+    )
+    cache_stages: Literal["all", "small", "large"] = Field(
+        default="all", description="Stages whose scores are kept; those of a bi-encoder never are, it keeps vectors"
+    )
+    cache_ttl_seconds: float = Field(
+        default=3600.0, gt=0, le=2_592_000, description="Time that a score is kept, at most"
+    )
+    cache_bytes: int = Field(
+        default=67_108_864,
+        ge=65_536,
+        description="Memory for kept scores, 336 bytes each; a Redis has a limit of its own",
+    )
+    cache_redis_url: str | None = Field(
+        default=None,
+        description="Address of the Redis: `redis://`, `rediss://` or `unix://`; one with a password is named by "
+        "`env:NAME` or `file:/path`, which hold it",
+    )
+    cache_redis_ms: float = Field(
+        default=5.0, gt=0, le=1000, description="Longest time that a round waits for the Redis, within its deadline"
+    )
+    cache_redis_queue: int = Field(
+        default=20_000, ge=1, description="Scores that may wait to be written to the Redis; more are dropped"
+    )
+    cache_key_file: Path | None = Field(
+        default=None,
+        description="File of 16 to 64 bytes, the secret behind what scores are kept under; unset: random at each start. A "
+        "Redis needs one that all its replicas have",
+    )
 
     @field_validator("release")
     @classmethod
@@ -186,6 +219,22 @@ class Settings(BaseModel):
     @field_serializer("release", when_used="json-unless-none")
     def _shown(self, value: Path | str) -> str:
         return shown_place(value)
+
+    @field_validator("cache", mode="before")
+    @classmethod
+    def _off(cls, value: object) -> object:
+        return "off" if value is False else value  # YAML reads a bare off so
+
+    @field_validator("cache_redis_url")
+    @classmethod
+    def _address_or_reference(cls, value: str | None) -> str | None:
+        return None if value is None else checked_reference(value)
+
+    @model_validator(mode="after")
+    def _redis_to_share(self) -> Self:
+        if self.cache == "redis" and (self.cache_redis_url is None or self.cache_key_file is None):
+            raise ValueError("cache: redis needs cache_redis_url, and cache_key_file with the secret of all replicas")
+        return self
 
     @model_validator(mode="after")
     def _release_to_watch(self) -> Self:
@@ -217,7 +266,12 @@ def load_settings(
         return Settings.model_validate(values)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
-        told = (": ".join(["settings", *filter(None, [".".join(map(str, one["loc"]))]), one["msg"]]) for one in faults)
+        told = (
+            ": ".join(
+                ["settings", *filter(None, [".".join(map(str, one["loc"]))]), one["msg"].removeprefix("Value error, ")]
+            )
+            for one in faults
+        )
         raise ConfigError("; ".join(told)) from None
 
 

@@ -21,6 +21,10 @@ def show_now(service: Service) -> None:
     for listener, access in (("public", service.access), ("admin", service.admin_access)):
         if access is not None:
             metrics.keys.live.labels(listener).set(access.live)
+    if service.cache is not None:
+        told = service.cache.told()
+        metrics.cache.scores.set(told.get("scores", nan))
+        metrics.cache.bytes.set(told.get("bytes", nan))
     for name in (StageName.SMALL, StageName.LARGE):
         if name not in stable.stages:
             metrics.forget_stage(name)
@@ -30,8 +34,8 @@ def show_now(service: Service) -> None:
         if stage.congestion is None:
             metrics.forget_load(name)
         else:
-            told = stage.congestion.waiting
-            metrics.waiting.labels(name).set(nan if told is None else told)
+            waiting = stage.congestion.waiting
+            metrics.waiting.labels(name).set(nan if waiting is None else waiting)
             now = service.clock()
             metrics.signal_stale.labels(name).set(stage.congestion.is_stale(now))
             metrics.signal_silent.labels(name).set(stage.congestion.is_silent(now))

@@ -8,9 +8,12 @@ from typing import Any
 from cascade import __version__
 from cascade.policy.levels import level_names
 from cascade.server.active import ActiveRelease
+from cascade.server.caching import cache_state
 from cascade.server.guards import guard_status
 from cascade.server.service import Service
+from cascade.server.tuned import tuning_status
 from cascade.stages.base import Congestion
+from cascade.stages.build import specs_of
 from cascade.types import Lane
 
 __all__ = ["status"]
@@ -18,7 +21,7 @@ __all__ = ["status"]
 
 def status(service: Service) -> dict[str, Any]:
     """Return how the process stands, its stable release, and beside it the candidate."""
-    traffic, now = service.traffic, service.clock()
+    traffic = service.traffic
     return {
         "version": __version__,
         "ready": service.ready,
@@ -28,17 +31,19 @@ def status(service: Service) -> dict[str, Any]:
             "seats": {str(lane): service.admission.held(lane) for lane in Lane},
             "waiting": {str(lane): service.admission.waiting(lane) for lane in Lane},
         },
+        "cache": None if service.cache is None else dict(service.cache.told()),
         "start": {
             "passed_over": [asdict(each) for each in service.choices.passed_over],
             "taken_back": service.choices.was_taken_back,
         },
-        **_of(traffic.stable, now),
-        "candidate": None if traffic.candidate is None else {"share": traffic.share, **_of(traffic.candidate, now)},
+        **_of(traffic.stable, service),
+        "candidate": None if traffic.candidate is None else {"share": traffic.share, **_of(traffic.candidate, service)},
     }
 
 
-def _of(release: ActiveRelease, now: float) -> dict[str, Any]:
+def _of(release: ActiveRelease, service: Service) -> dict[str, Any]:
     """Return a release and what is known of each of its stages."""
+    now, specs = service.clock(), specs_of(release.bundle.loaded.release)
     return {
         "release": release.name,
         "digest": release.digest,
@@ -50,6 +55,7 @@ def _of(release: ActiveRelease, now: float) -> dict[str, Any]:
             "levels": {name: asdict(quality) for name, quality in release.measured.levels.items()},
         },
         "evidence_faults": dict(release.evidence_faults),
+        "tuning": tuning_status(release.bundle, service.embedded_threads),
         "stepping": release.stepping.told(),
         "calibration": {
             "digest": release.calibration.digest,
@@ -63,6 +69,7 @@ def _of(release: ActiveRelease, now: float) -> dict[str, Any]:
                 "observed": asdict(stage.observed) if stage.observed is not None else None,
                 "unusable": stage.unusable,
                 "guards": guard_status(stage),
+                "cache": cache_state(release.ladder[0].every_stage[name], specs[name]),
                 "load": _load(stage.congestion, now),
                 "probe": asdict(release.probes[name]) if name in release.probes else None,
             }
@@ -79,7 +86,7 @@ def _load(told: Congestion | None, now: float) -> dict[str, Any] | None:
         "queue_ms": told.queue_ms,
         "waiting": told.waiting,
         "running": told.running,
-        "age_s": round(now - told.at, 3),
+        "age_s": max(0.0, round(now - told.at, 3)),
         "stale": told.is_stale(now),
         "silent": told.is_silent(now),
     }

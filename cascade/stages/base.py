@@ -113,6 +113,16 @@ class Stage(Protocol):
         """Tell whether an instruction of the caller's reaches the model."""
         ...
 
+    @property
+    def is_listwise(self) -> bool:
+        """Tell whether a document's score depends on the others of its round, and on their order."""
+        ...
+
+    @property
+    def is_identified(self) -> bool:
+        """Tell whether what scores is known to be what ``observed`` tells of: it was asked, and not lost since."""
+        ...
+
     async def score(
         self,
         query: Text,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, assert_never
 
 import httpx
@@ -24,6 +23,7 @@ from cascade.policy.release import (
 )
 from cascade.stages.base import Stage
 from cascade.stages.embedding import EmbeddingReranker
+from cascade.stages.engine.workers import Workers
 from cascade.stages.http import HttpReranker
 from cascade.stages.onnx import OnnxReranker
 from cascade.stages.rerank_api import SHAPES, ApiWire
@@ -43,7 +43,7 @@ def build_stages(
     release: Release,
     *,
     clock: Clock,
-    pool: ThreadPoolExecutor,
+    pool: Workers,
     environment: Mapping[str, str],
     count_fault: Callable[[BaseException], None] = lambda error: None,
     transport_for: Callable[[HttpStage], httpx.AsyncBaseTransport] = build_transport,
@@ -92,7 +92,7 @@ def build_stage(
     *,
     budget_ms: float,
     clock: Clock,
-    pool: ThreadPoolExecutor,
+    pool: Workers,
     environment: Mapping[str, str],
     count_fault: Callable[[BaseException], None] = lambda error: None,
     transport_for: Callable[[HttpStage], httpx.AsyncBaseTransport] = build_transport,
@@ -102,9 +102,9 @@ def build_stage(
     """Return one stage, not yet started, as `build_stages` does. Raises ConfigError."""
     match spec:
         case OnnxStage():
-            return OnnxReranker(name, spec, pool, clock)
+            return OnnxReranker(name, spec, pool, clock, count_fault)
         case EmbeddingStage():
-            return EmbeddingReranker(name, spec, pool, clock)
+            return EmbeddingReranker(name, spec, pool, clock, count_fault)
         case TeiStage() | VllmStage() | ApiStage() | HostedStage():
             token = read_token(spec.auth, environment)
             return HttpReranker(

@@ -6,10 +6,13 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["usable_cores"]
+__all__ = ["cpu_instructions", "has_int8_instructions", "usable_cores"]
 
 _CONTROLLERS: Final = Path("/sys/fs/cgroup")
 _MEMBERSHIP: Final = Path("/proc/self/cgroup")
+_CPU: Final = Path("/proc/cpuinfo")
+_INT8: Final = frozenset({"avx512_vnni", "avx_vnni", "asimddp", "i8mm"})
+"""What multiplies and adds 8-bit integers in one step: VNNI on x86, dotprod and i8mm on ARM."""
 
 
 def usable_cores(controllers: Path = _CONTROLLERS, membership: Path = _MEMBERSHIP) -> int:
@@ -21,6 +24,21 @@ def usable_cores(controllers: Path = _CONTROLLERS, membership: Path = _MEMBERSHI
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [quota for folder in _folders(controllers, membership) if (quota := _quota(folder)) is not None]
     return max(1, int(min([allowed, *quotas])))
+
+
+def cpu_instructions(cpu: Path = _CPU) -> frozenset[str] | None:
+    """Return the instruction sets of the first core, as Linux names them; None where that cannot be read."""
+    try:
+        lines = cpu.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    told = (line.partition(":") for line in lines)
+    return next((frozenset(value.split()) for key, _, value in told if key.strip() in {"flags", "Features"}), None)
+
+
+def has_int8_instructions(instructions: frozenset[str] | None) -> bool:
+    """Tell whether a CPU has what makes statically quantised int8 faster than float32. One that is not known has not."""
+    return instructions is not None and not _INT8.isdisjoint(instructions)
 
 
 def _folders(controllers: Path, membership: Path) -> list[Path]:

@@ -1,136 +1,99 @@
-"""What stages inside the sidecar share: loading, calls in the pool and their cost, time, and checking scores."""
+"""What stages inside the sidecar share: loading, the engine that runs the model, time, and checking scores."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, Generic, TypeVar
 
 from cascade.errors import ConfigError, StageError, StageInvalidAnswer, StageTimeout
 from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.events import Guarded
 from cascade.guard.expected_ms import ExpectedMs
 from cascade.policy.release import StageBase
-from cascade.stages.answers import InvalidAnswer
 from cascade.stages.base import Congestion, Observed
+from cascade.stages.cores import cpu_instructions, has_int8_instructions
+from cascade.stages.engine.engine import Engine
+from cascade.stages.engine.round import NotRun, Round
+from cascade.stages.engine.workers import Workers
 from cascade.stages.fingerprint import fingerprint_of
-from cascade.stages.onnx_model import OnnxModel
+from cascade.stages.onnx_model import DEFAULT_SESSION, SessionOptions
 from cascade.stages.serializers import serializer
 from cascade.text import Text
 from cascade.tokens import MOST_CHARACTERS_PER_TOKEN, beginning_of
 from cascade.types import Exclusion, Fingerprint, ScoreSpace, StageCost, StageScores
 
-__all__ = ["Call", "Calls", "EmbeddedStage", "cost_of"]
+__all__ = ["EmbeddedStage", "Work"]
 
 Result = TypeVar("Result")
 
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[Result]):
-    """One call of the model: what came of it, what it read, and its time by the thread that ran it."""
-
-    result: Result
-    tokens: int
-    truncated: int
-    thread: int
-    queue_s: float
-    tokenize_s: float
-    compute_s: float
+_STATIC_INT8: Final = "static-int8"
+"""The quantization that a CPU needs instructions for."""
 
 
-class Calls:
-    """The calls of one round. ``begun`` counts the documents whose call a thread has taken up."""
+class Work(Generic[Result]):
+    """What one call of a stage asks of its engine. ``begun`` counts the documents that have been run, or are."""
 
-    def __init__(self, model: OnnxModel, pool: ThreadPoolExecutor) -> None:
-        self._model = model
-        self._pool = pool
-        self._submitted = time.monotonic()
-        self._begun: list[int] = []
+    def __init__(self, engine: Engine[Result], deadline: Deadline) -> None:
+        self._engine = engine
+        self._deadline = deadline
+        self.begun = 0
 
-    @property
-    def begun(self) -> int:
-        return sum(self._begun)
-
-    def submit(
-        self,
-        inputs: Sequence[tuple[str, str | None]],
-        read: Callable[[npt.NDArray[np.float64]], Result],
-        *,
-        documents: int,
-    ) -> Future[Call[Result]]:
-        """Have texts or pairs run as one batch, and ``read`` turn the model's output into the result."""
-        return self._pool.submit(self._run, inputs, read, documents)
-
-    def _run(
-        self,
-        inputs: Sequence[tuple[str, str | None]],
-        read: Callable[[npt.NDArray[np.float64]], Result],
-        documents: int,
-    ) -> Call[Result]:
-        began = time.monotonic()
-        self._begun.append(documents)
-        encodings = [self._model.encode(text, pair) for text, pair in inputs]
-        tokenized = time.monotonic()
-        result = read(self._model.run(encodings))
-        return Call(
-            result,
-            tokens=sum(len(encoding.ids) for encoding in encodings),
-            truncated=sum(bool(encoding.overflowing) for encoding in encodings),
-            thread=threading.get_ident(),
-            queue_s=began - self._submitted,
-            tokenize_s=tokenized - began,
-            compute_s=time.monotonic() - tokenized,
-        )
+    @contextmanager
+    def round(self, query: str, texts: Sequence[str], *, queries: int = 0) -> Iterator[Round[Result]]:
+        """Have texts run beside a query until the block is left; the first ``queries`` are no documents. Raises NotRun."""
+        round_: Round[Result] | None = None
+        try:
+            with self._engine.round(query, texts, self._deadline) as round_:
+                yield round_
+        finally:
+            if round_ is not None:
+                self.begun = sum(position >= queries for position in round_.begun)
 
 
-def cost_of(calls: Sequence[Call[Result]]) -> StageCost:
-    """Add up the calls of a round; their time is shared by the threads that ran them."""
-    threads = len({call.thread for call in calls}) or 1
-    return StageCost(
-        calls=len(calls),
-        tokens=sum(call.tokens for call in calls),
-        tokens_estimated=False,
-        truncated=sum(call.truncated for call in calls),
-        tokenize_ms=sum(call.tokenize_s for call in calls) * 1000 / threads,
-        queue_ms=min((call.queue_s for call in calls), default=0.0) * 1000,
-        compute_ms=sum(call.compute_s for call in calls) * 1000 / threads,
-    )
+class EmbeddedStage(ABC, Generic[Result]):
+    """Run a model on the sidecar's own cores, by threads that embedded stages share.
 
-
-class EmbeddedStage(ABC):
-    """Run a model on the sidecar's own cores, in a pool of threads that embedded stages share.
-
-    Cancelling, or a deadline, drops the calls that have not begun; one that runs ends by itself.
+    Cancelling, or a deadline, drops the calls that have not begun; one that runs ends by itself. ``count_fault`` is told of
+    what a model raised, and ``session`` is how it is run.
     """
 
-    def __init__(self, name: str, spec: StageBase, pool: ThreadPoolExecutor, clock: Clock) -> None:
+    def __init__(
+        self,
+        name: str,
+        spec: StageBase,
+        workers: Workers,
+        clock: Clock,
+        count_fault: Callable[[BaseException], None] = lambda error: None,
+        *,
+        session: SessionOptions = DEFAULT_SESSION,
+    ) -> None:
         self._name = name
         self._spec = spec
-        self._pool = pool
+        self._workers = workers
         self._clock = clock
+        self._count_fault = count_fault
+        self._session = session
         self._serializer = serializer(spec.serializer)
         if self._serializer.owns_template:
             raise ConfigError(f"{name}: serializer: an embedded model cuts long pairs, and with them a template's end")
         self._fingerprint = fingerprint_of(spec, self._serializer)
-        self._model: OnnxModel | None = None
+        self._engine: Engine[Result] | None = None
+        self._most_characters = spec.max_length * MOST_CHARACTERS_PER_TOKEN
         self.expected = ExpectedMs(clock)
 
     @abstractmethod
-    def _load(self) -> OnnxModel:
-        """Return the model, loaded and checked. It takes a while. Raises ConfigError."""
+    def _load(self) -> Engine[Result]:
+        """Return the engine, its model loaded and checked. It takes a while. Raises ConfigError."""
 
     @abstractmethod
-    async def _score(self, calls: Calls, query: str, texts: Mapping[int, str]) -> tuple[dict[int, float], StageCost]:
-        """Return the score of each text by its position, and what they cost. Raises InvalidAnswer."""
+    async def _score(
+        self, work: Work[Result], query: str, texts: Mapping[int, str]
+    ) -> tuple[dict[int, float], StageCost]:
+        """Return the score of each text by its position, and what they cost. Raises NotRun."""
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -142,7 +105,7 @@ class EmbeddedStage(ABC):
 
     @property
     def observed(self) -> Observed | None:
-        return Observed(model=self._spec.model, max_length=self._spec.max_length) if self._model else None
+        return Observed(model=self._spec.model, max_length=self._spec.max_length) if self._engine else None
 
     @property
     def unusable(self) -> str | None:
@@ -150,7 +113,7 @@ class EmbeddedStage(ABC):
 
     @property
     def congestion(self) -> Congestion | None:
-        return None
+        return None if self._engine is None else self._engine.congestion(self._clock)
 
     @property
     def guarded(self) -> Guarded | None:
@@ -163,15 +126,33 @@ class EmbeddedStage(ABC):
     def takes_instruction(self) -> bool:
         return False
 
+    @property
+    def is_listwise(self) -> bool:
+        return False
+
+    @property
+    def is_identified(self) -> bool:
+        return self._engine is not None
+
     async def start(self) -> None:
         """Load the model, in a thread of its own: rounds of other stages go on meanwhile. Raises ConfigError."""
-        self._model = await asyncio.to_thread(self._load)
+        if self._spec.quantization == _STATIC_INT8 and not has_int8_instructions(cpu_instructions()):
+            raise ConfigError(
+                f"{self._name}: quantization: static-int8 needs a CPU with VNNI, or on ARM dotprod, and this one is not "
+                "known to have it; use float32 weights here"
+            )
+        try:
+            self._engine = await asyncio.to_thread(self._load)
+        except ConfigError as error:
+            raise ConfigError(f"{self._name}: {error}") from None
 
     async def look_again(self) -> bool:
-        return self._model is not None
+        return self._engine is not None
 
     async def aclose(self) -> None:
-        self._model = None
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = None
 
     async def score(
         self,
@@ -183,20 +164,19 @@ class EmbeddedStage(ABC):
         instruction: Text | None = None,
     ) -> StageScores:
         started, budget_ms = self._clock(), deadline.remaining_ms()
-        if self._model is None:
+        if self._engine is None:
             raise RuntimeError("a stage is started before it scores")
-        most = self._spec.max_length * MOST_CHARACTERS_PER_TOKEN
         texts = {
-            position: self._serializer.document(beginning_of(document.reveal(), most))
+            position: self._serializer.document(beginning_of(document.reveal(), self._most_characters))
             for position, document in enumerate(documents)
             if not document.is_blank
         }
-        calls = Calls(self._model, self._pool)
+        work = Work(self._engine, deadline)
         kind: type[StageError]
         try:
             async with deadline.timeout():
-                written = self._serializer.query(beginning_of(query.reveal(), most))
-                scores, cost = await self._score(calls, written, texts)
+                written = self._serializer.query(beginning_of(query.reveal(), self._most_characters))
+                scores, cost = await self._score(work, written, texts)
             if all(map(math.isfinite, scores.values())):
                 return StageScores(
                     tuple(scores.get(position) for position in range(len(documents))),
@@ -206,8 +186,8 @@ class EmbeddedStage(ABC):
             kind, code = StageInvalidAnswer, "not_a_number"
         except TimeoutError:
             kind, code = StageTimeout, "deadline"
-        except InvalidAnswer as invalid:
-            kind, code = StageInvalidAnswer, invalid.fault
+        except NotRun as fault:
+            kind, code = fault.kind, fault.code
         # outside, so that no error is chained whose frames hold text
         elapsed_ms = (self._clock() - started) * 1000
-        raise kind(self._name, code, elapsed_ms=elapsed_ms, budget_ms=budget_ms, sent=calls.begun)
+        raise kind(self._name, code, elapsed_ms=elapsed_ms, budget_ms=budget_ms, sent=work.begun)

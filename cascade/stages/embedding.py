@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
 
-from cascade.errors import ConfigError, StageInvalidAnswer
-from cascade.guard.deadline import Clock
+from cascade.errors import ConfigError
+from cascade.guard.deadline import Clock, Deadline
 from cascade.policy.release import EmbeddingStage, Pooling
 from cascade.stages.answers import AnswerFault, InvalidAnswer
-from cascade.stages.embedded import Call, Calls, EmbeddedStage, cost_of
-from cascade.stages.onnx_model import OnnxModel, gather
+from cascade.stages.embedded import EmbeddedStage, Work
+from cascade.stages.engine.batching import ONE_PAIR
+from cascade.stages.engine.engine import Engine
+from cascade.stages.engine.readers import text_reader
+from cascade.stages.engine.round import NotRun
+from cascade.stages.engine.workers import Workers
+from cascade.stages.onnx_model import DEFAULT_SESSION, OnnxModel, SessionOptions
 from cascade.text import Text
-from cascade.tokens import MOST_CHARACTERS_PER_TOKEN, beginning_of
+from cascade.tokens import beginning_of
 from cascade.types import StageCost
 
 __all__ = ["EmbeddingReranker", "VectorCache"]
@@ -59,7 +63,7 @@ class VectorCache:
             self._vectors.popitem(last=False)
 
 
-class EmbeddingReranker(EmbeddedStage):
+class EmbeddingReranker(EmbeddedStage[Vector]):
     """Score documents by the cosine of their vector and the query's.
 
     One text is one call: scores depend on nothing but the two texts. A document costs a call the
@@ -67,62 +71,77 @@ class EmbeddingReranker(EmbeddedStage):
     for the same documents has less to do; the round itself counts whole or not at all.
     """
 
-    def __init__(self, name: str, spec: EmbeddingStage, pool: ThreadPoolExecutor, clock: Clock) -> None:
-        super().__init__(name, spec, pool, clock)
+    def __init__(
+        self,
+        name: str,
+        spec: EmbeddingStage,
+        workers: Workers,
+        clock: Clock,
+        count_fault: Callable[[BaseException], None] = lambda error: None,
+        *,
+        session: SessionOptions = DEFAULT_SESSION,
+    ) -> None:
+        super().__init__(name, spec, workers, clock, count_fault, session=session)
         self._weights = spec.weights
         self._pooling = spec.pooling
         self._cache = VectorCache(spec.cached_vectors)
 
-    def _load(self) -> OnnxModel:
-        model = OnnxModel(self._weights, self._spec.max_length)
-        if model.run([model.encode("probe")]).ndim != 3:
+    def _load(self) -> Engine[Vector]:
+        model = OnnxModel(self._weights, self._session)
+        reader = text_reader(model.files.tokenizer, self._spec.max_length)
+        if model.run(reader.read(None, "probe").inputs).ndim != 3:
             raise ConfigError("weights: a bi-encoder answers one state a token, and this model does not")
-        return model
+        return Engine(
+            model,
+            workers=self._workers,
+            batching=ONE_PAIR,
+            reader=reader,
+            answer=self._pooled,
+            keeps_parts=True,
+            count_fault=self._count_fault,
+        )
 
-    async def _score(self, calls: Calls, query: str, texts: Mapping[int, str]) -> tuple[dict[int, float], StageCost]:
+    async def _score(
+        self, work: Work[Vector], query: str, texts: Mapping[int, str]
+    ) -> tuple[dict[int, float], StageCost]:
         keys = {position: VectorCache.key(text) for position, text in texts.items()}
         vectors = {key: vector for key in keys.values() if (vector := self._cache.get(key)) is not None}
         missing = {keys[position]: text for position, text in texts.items() if keys[position] not in vectors}
-        made = await self._embed(calls, query, missing)
-        vectors |= {key: call.result for key, call in zip(missing, made[1:], strict=True)}
-        return {position: float(vectors[key] @ made[0].result) for position, key in keys.items()}, cost_of(made)
+        with work.round("", [query, *missing.values()], queries=1) as round_:
+            try:
+                asked, *made = await round_.done()
+            finally:
+                for key, vector in zip(missing, round_.results[1:], strict=True):
+                    if vector is not None:
+                        self._cache.put(key, vector)
+        vectors |= dict(zip(missing, made, strict=True))
+        return {position: float(vectors[key] @ asked) for position, key in keys.items()}, round_.cost()
 
     async def vectors(self, texts: Sequence[Text], *, queries: bool = False) -> npt.NDArray[np.float32]:
         """Return the unit vectors (n, d) of documents or of queries, as a round makes them. No deadline bounds it.
 
         For the vectors of a whole collection, which are kept like those of a round. Raises StageInvalidAnswer.
         """
-        if self._model is None:
+        if self._engine is None:
             raise RuntimeError("a stage is started before it embeds")
-        most = self._spec.max_length * MOST_CHARACTERS_PER_TOKEN
         write = self._serializer.query if queries else self._serializer.document
-        written = [write(beginning_of(text.reveal(), most)) for text in texts]
-        calls, began = Calls(self._model, self._pool), self._clock()
+        written = [write(beginning_of(text.reveal(), self._most_characters)) for text in texts]
+        work, began = Work(self._engine, Deadline(math.inf, self._clock)), self._clock()
         try:
-            made = await gather(calls.submit([(text, None)], self._pooled, documents=1) for text in written)
-        except InvalidAnswer as invalid:
-            code = invalid.fault
+            with work.round("", written) as round_:
+                made = await round_.done()
+        except NotRun as fault:
+            kind, code = fault.kind, fault.code
         else:
             if not queries:
-                for text, call in zip(written, made, strict=True):
-                    self._cache.put(VectorCache.key(text), call.result)
-            return np.stack([call.result for call in made])
+                for text, vector in zip(written, made, strict=True):
+                    self._cache.put(VectorCache.key(text), vector)
+            return np.stack(made)
         # outside, so that no error is chained whose frames hold text
         elapsed_ms = (self._clock() - began) * 1000
-        raise StageInvalidAnswer(self._name, code, elapsed_ms=elapsed_ms, budget_ms=math.inf, sent=calls.begun)
+        raise kind(self._name, code, elapsed_ms=elapsed_ms, budget_ms=math.inf, sent=work.begun)
 
-    async def _embed(self, calls: Calls, query: str, missing: Mapping[bytes, str]) -> list[Call[Vector]]:
-        """Embed the query and the documents without a vector, keeping each vector as it is made."""
-        futures = [calls.submit([(query, None)], self._pooled, documents=0)]
-        futures += [calls.submit([(text, None)], self._pooled, documents=1) for text in missing.values()]
-        try:
-            return await gather(futures)
-        finally:
-            for key, future in zip(missing, futures[1:], strict=True):
-                if future.done() and not future.cancelled() and future.exception() is None:
-                    self._cache.put(key, future.result().result)
-
-    def _pooled(self, output: npt.NDArray[np.float64]) -> Vector:
+    def _pooled(self, output: npt.NDArray[np.float64], texts: int) -> list[Vector]:
         """Return the unit vector of one text's token states. Raises InvalidAnswer where it has none."""
         states = output[0]
         match self._pooling:
@@ -136,4 +155,4 @@ class EmbeddingReranker(EmbeddedStage):
         if not math.isfinite(length) or length == 0:
             raise InvalidAnswer(AnswerFault.NOT_A_NUMBER)
         unit: Vector = (vector / length).astype(np.float32)
-        return unit
+        return [unit]

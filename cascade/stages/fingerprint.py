@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from cascade.policy.release import HttpStage, StageBase
+from cascade.policy.stage_specs import Activation, EmbeddingStage, OnnxStage, Pooling, TokenBudget
 from cascade.stages.serializers import Serializer
 from cascade.types import Fingerprint
 
-__all__ = ["fingerprint_of"]
+__all__ = ["completed", "fingerprint_of"]
 
 
 def fingerprint_of(spec: StageBase, serializer: Serializer) -> Fingerprint:
@@ -23,4 +27,30 @@ def fingerprint_of(spec: StageBase, serializer: Serializer) -> Fingerprint:
         max_length=spec.max_length,
         score_space=spec.score_space,
         instruction=spec.instruction if isinstance(spec, HttpStage) else None,
+        mode=_mode(spec),
     )
+
+
+def completed(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a fingerprint that was written down, with the field that came later: what has none ran as None says."""
+    return {"mode": None, **told}
+
+
+def _mode(spec: StageBase) -> str | None:
+    """Return how the engine runs a model where that is not as ever.
+
+    As ever is of a cross-encoder one pair a call, its beginning alone, as it is; of a bi-encoder the state of its first token.
+    The numbers of a batch are no part of it: they move no score of a model that may be batched.
+    """
+    if isinstance(spec, EmbeddingStage):
+        return None if spec.pooling is Pooling.CLS else str(spec.pooling)
+    if not isinstance(spec, OnnxStage):
+        return None
+    told = []
+    if isinstance(spec.batching, TokenBudget):
+        told.append("batches")
+    if spec.windows is not None:
+        told.append(f"windows={spec.windows.most}/{spec.windows.overlap_tokens}")
+    if spec.activation is not Activation.NONE:
+        told.append(str(spec.activation))
+    return " ".join(told) or None

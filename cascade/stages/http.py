@@ -31,7 +31,7 @@ from cascade.stages.round import Round, begin_round
 from cascade.stages.sending import Sending, texts_a_call
 from cascade.stages.serializers import Serializer, serializer
 from cascade.stages.upstream import Upstream
-from cascade.stages.verdicts import verdict_of
+from cascade.stages.verdicts import EVERY_REFUSED, verdict_of
 from cascade.stages.wire import Wire
 from cascade.text import Text
 from cascade.types import Fingerprint, ScoreSpace, StageScores
@@ -111,6 +111,14 @@ class HttpReranker:
         )
 
     @property
+    def is_listwise(self) -> bool:
+        return False
+
+    @property
+    def is_identified(self) -> bool:
+        return self._looks.is_sure
+
+    @property
     def room(self) -> TextLimiter:
         """Return what bounds the texts and tokens in flight."""
         return self._calls.room
@@ -179,7 +187,7 @@ class HttpReranker:
             async with deadline.timeout():
                 await self._sending.send(round_)
             if round_.pieces and not round_.scores:
-                raise RoundFailed(StageRefused, "every_document_refused")
+                raise RoundFailed(StageRefused, EVERY_REFUSED)
             outcome = self._outcome_of(round_)
             return round_.result()
         except TimeoutError:

@@ -27,7 +27,8 @@ class Looks:
     """What a server said of itself, asked for in the background.
 
     ``learned`` is called with what it says for the first time, and with each change. ``lost`` and ``answered`` tell
-    how calls went: a server that answers after it was lost has returned, maybe as another.
+    how calls went: a server that answers after it was lost has returned, maybe as another. ``is_sure`` tells whether it
+    was looked at since.
     """
 
     def __init__(
@@ -52,6 +53,8 @@ class Looks:
         self._asking: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()
         self._is_lost = False
+        self._losses = 0
+        self.is_sure = False
         self._is_silent = False
         self._returned = asyncio.Event()
 
@@ -77,6 +80,7 @@ class Looks:
         """Ask once more what the server is; tell whether it said."""
         if self.observed is None:
             return False  # the first look goes on by itself
+        losses = self._losses
         try:
             found = await self._wire.discover(self._get)
         except Lost:
@@ -85,11 +89,14 @@ class Looks:
             return False  # a gateway's answer while the server is away; rounds tell by themselves whether it scores
         if found != self.observed:
             self._learn(found)
+        self.is_sure = losses == self._losses
         return True
 
     def lost(self) -> None:
         """Note that a call got no answer from the server."""
         self._is_lost = True
+        self._losses += 1
+        self.is_sure = False
 
     def answered(self, queue_ms: float | None) -> None:
         """Note that a call was answered, and what it told of the server's queue."""
@@ -164,4 +171,5 @@ class Looks:
             raise Lost(found.code)  # and ask again later: a key or a model can be put right over there
         self.unusable = None
         self.observed = found
+        self.is_sure = True
         self._learned(found)

@@ -2,111 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Final, assert_never
-
-import numpy as np
-import numpy.typing as npt
+import math
+from collections.abc import Callable, Mapping
 
 from cascade.errors import ConfigError
 from cascade.guard.deadline import Clock
-from cascade.policy.release import OnePair, OnnxStage, TokenBudget
-from cascade.stages.embedded import Calls, EmbeddedStage, cost_of
-from cascade.stages.onnx_model import OnnxModel, gather
-from cascade.tokens import PAIR_OVERHEAD_TOKENS, estimate_tokens
-from cascade.types import StageCost
+from cascade.policy.stage_specs import Activation, OnnxStage
+from cascade.stages.embedded import EmbeddedStage, Work
+from cascade.stages.engine.batching import batching_of
+from cascade.stages.engine.engine import Engine
+from cascade.stages.engine.invariance import TOLERANCE
+from cascade.stages.engine.readers import JointReader
+from cascade.stages.engine.workers import Workers
+from cascade.stages.onnx_loaded import LoadedCrossEncoder, logits
+from cascade.stages.onnx_model import DEFAULT_SESSION, SessionOptions
+from cascade.telemetry.logs import note
+from cascade.types import ScoreSpace, StageCost
 
 __all__ = ["OnnxReranker"]
 
-_INVARIANCE_TOLERANCE: Final = 1e-3
-_PROBE_QUERY: Final = "How is a lighthouse kept?"
-_PROBES: Final = (
-    "A lighthouse.",
-    "The keeper trims the lamp at dusk and writes the hour in the log, as every evening.",
-    "Bread dough rises faster in a warm room. " * 8,
-)
 
-
-class OnnxReranker(EmbeddedStage):
+class OnnxReranker(EmbeddedStage[float]):
     """Score pairs with a cross-encoder.
 
     In ``one-pair`` mode each pair is a call of its own: scores depend on nothing but the pair, bit for
-    bit. In ``token-budget`` mode pairs are sorted by length and batched; a model whose scores move
-    with its batch mates is refused in that mode at load.
+    bit. In ``token-budget`` mode pairs of about one length share a call, those of other requests too; a model whose scores
+    move with its batch mates is refused in that mode at load. A document in several windows scores as its best one.
+    ``loaded`` is a model that is loaded already, for a stage that differs from this one in batching alone; unset: the stage
+    loads its own.
     """
 
-    def __init__(self, name: str, spec: OnnxStage, pool: ThreadPoolExecutor, clock: Clock) -> None:
-        super().__init__(name, spec, pool, clock)
-        self._weights = spec.weights
-        self._batching = spec.batching
+    def __init__(
+        self,
+        name: str,
+        spec: OnnxStage,
+        workers: Workers,
+        clock: Clock,
+        count_fault: Callable[[BaseException], None] = lambda error: None,
+        *,
+        session: SessionOptions = DEFAULT_SESSION,
+        loaded: LoadedCrossEncoder | None = None,
+    ) -> None:
+        super().__init__(name, spec, workers, clock, count_fault, session=session)
+        self._onnx = spec
+        self._batching = batching_of(spec.batching)
+        self._loaded = loaded
+        if spec.windows is not None:
+            self._most_characters *= spec.windows.most
 
-    def _load(self) -> OnnxModel:
-        model = OnnxModel(self._weights, self._spec.max_length)
-        match self._batching:
-            case OnePair():
-                _logits(model.run([model.encode(_PROBE_QUERY, _PROBES[0])]), 1)
-            case TokenBudget():
-                _check_invariance(model)
-            case _:
-                assert_never(self._batching)
-        return model
+    def _load(self) -> Engine[float]:
+        loaded = self._loaded or LoadedCrossEncoder(self._onnx, self._session)
+        self._check(loaded)
+        return Engine(
+            loaded.model,
+            workers=self._workers,
+            batching=self._batching,
+            reader=loaded.reader,
+            answer=logits,
+            better=_higher,
+            count_fault=self._count_fault,
+        )
 
-    async def _score(self, calls: Calls, query: str, texts: Mapping[int, str]) -> tuple[dict[int, float], StageCost]:
-        match self._batching:
-            case OnePair():
-                batches = [[position] for position in texts]
-            case TokenBudget(max_tokens=budget):
-                batches = _batches(texts, query, budget, self._spec.max_length)
-            case _:
-                assert_never(self._batching)
-        done = await gather(
-            calls.submit(
-                [(query, texts[position]) for position in batch],
-                partial(_logits, pairs=len(batch)),
-                documents=len(batch),
+    async def _score(
+        self, work: Work[float], query: str, texts: Mapping[int, str]
+    ) -> tuple[dict[int, float], StageCost]:
+        with work.round(query, list(texts.values())) as round_:
+            scores = await round_.done()
+        sigmoid = self._onnx.activation is Activation.SIGMOID
+        told = map(_sigmoid, scores) if sigmoid else scores
+        return dict(zip(texts, told, strict=True)), round_.cost()
+
+    def _check(self, loaded: LoadedCrossEncoder) -> None:
+        """Refuse a model that does not answer as declared to fixed pairs. Raises ConfigError."""
+        alone = loaded.alone
+        if not self._batching.is_one_pair and loaded.batch_effect > TOLERANCE:
+            raise ConfigError(
+                f"batching: scores of this model move by up to {loaded.batch_effect:.2g} with their batch mates; "
+                "use one-pair"
             )
-            for batch in batches
-        )
-        scores = {
-            position: score
-            for batch, call in zip(batches, done, strict=True)
-            for position, score in zip(batch, call.result, strict=True)
-        }
-        return scores, cost_of(done)
+        raw_probability = self._onnx.score_space is ScoreSpace.PROBABILITY and self._onnx.activation is Activation.NONE
+        if raw_probability and not all(0 <= score <= 1 for score in alone):
+            raise ConfigError(
+                "activation: score_space says probability, and the model's output is not within 0 and 1; use sigmoid"
+            )
+        self._tell(loaded)
+
+    def _tell(self, loaded: LoadedCrossEncoder) -> None:
+        if not self._batching.is_one_pair:
+            said = f"scores of fixed pairs move by at most {loaded.batch_effect:.1e} with their batch mates"
+            note("info", "batch invariance", stage=self._name, said=said)
+        if self._onnx.cached_token_bytes and isinstance(loaded.reader, JointReader):
+            said = "the tokenizer does more than join a query and a document: token ids of documents are not kept"
+            note("info", "token cache off", stage=self._name, said=said)
 
 
-def _logits(output: npt.NDArray[np.float64], pairs: int) -> list[float]:
-    if output.size != pairs:
-        raise ConfigError("weights: a cross-encoder answers one score a pair, and this model does not")
-    scores: list[float] = output.reshape(-1).tolist()
-    return scores
+def _higher(first: float, second: float) -> float:
+    """Return the higher score of two windows; none where one is no finite number, so that the round does not count."""
+    return max(first, second) if math.isfinite(first) and math.isfinite(second) else math.nan
 
 
-def _check_invariance(model: OnnxModel) -> None:
-    """Refuse a model whose scores of fixed pairs move with their batch mates. Raises ConfigError."""
-    pairs = [model.encode(_PROBE_QUERY, probe) for probe in _PROBES]
-    alone = [_logits(model.run([pair]), 1)[0] for pair in pairs]
-    together = _logits(model.run(pairs), len(pairs))
-    effect = max(abs(one - other) for one, other in zip(alone, together, strict=True))
-    if effect > _INVARIANCE_TOLERANCE:
-        raise ConfigError(
-            f"batching: scores of this model move by up to {effect:.3f} with their batch mates; use one-pair"
-        )
-
-
-def _batches(texts: Mapping[int, str], query: str, budget: int, max_length: int) -> list[list[int]]:
-    """Group positions by length so that a batch, padded to its longest, stays within the token budget.
-
-    Lengths are estimates, and no pair is longer than ``max_length``.
-    """
-    around = estimate_tokens(query) + PAIR_OVERHEAD_TOKENS
-    tokens = {position: min(max_length, estimate_tokens(text) + around) for position, text in texts.items()}
-    batches: list[list[int]] = []
-    for position in sorted(texts, key=lambda position: (-tokens[position], position)):
-        if batches and tokens[batches[-1][0]] * (len(batches[-1]) + 1) <= budget:
-            batches[-1].append(position)
-        else:
-            batches.append([position])
-    return batches
+def _sigmoid(logit: float) -> float:
+    """Return 1 / (1 + e^-x), in the form that does not overflow. What is no finite number is none afterwards."""
+    if not math.isfinite(logit):
+        return math.nan
+    if logit >= 0:
+        return 1 / (1 + math.exp(-logit))
+    return math.exp(logit) / (1 + math.exp(logit))

@@ -1,100 +1,105 @@
-"""Load and run a model with onnxruntime and tokenizers (extra ``embedded``), in the calling thread."""
+"""Load and run a model with onnxruntime (extra ``embedded``), in the calling thread."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from cascade.errors import ConfigError
 from cascade.policy.release import Weights
-from cascade.stages.cores import usable_cores
+from cascade.stages.engine.tokens import Ids, Tokens
 from cascade.stages.weights import find_model
-from cascade.tokens import MOST_CHARACTERS_PER_TOKEN
 
 if TYPE_CHECKING:
     import onnxruntime
-    import tokenizers
 
-__all__ = ["OnnxModel", "gather", "worker_pool"]
+__all__ = ["DEFAULT_SESSION", "OnnxModel", "SessionOptions"]
 
 _KNOWN_INPUTS: Final = {"input_ids", "attention_mask", "token_type_ids"}
+_FATAL: Final = 4
+"""What is wrong is raised; what the library would write of it besides may tell of the input."""
+_LEVELS: Final = {
+    "off": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
 
-Result = TypeVar("Result")
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """How onnxruntime runs a model. The default is what stages use; others are there to be measured."""
+
+    intra_threads: int = 1
+    graph_level: Literal["off", "basic", "extended", "all"] = "all"
+    arena: bool = True
+    spinning: bool = True
+    denormal_as_zero: bool = False
 
 
-def worker_pool(threads: int | None = None) -> ThreadPoolExecutor:
-    """Return the threads that embedded stages share, each running one single-threaded call at a time.
-
-    None means one for each core that this process may keep busy.
-    """
-    return ThreadPoolExecutor(threads or usable_cores(), thread_name_prefix="embedded")
+DEFAULT_SESSION: Final = SessionOptions()
 
 
 class OnnxModel:
-    """Hold a loaded model and its tokenizer. Safe to call from several threads at once.
+    """Hold a loaded model. Safe to call from several threads at once.
 
-    Input is truncated to ``max_length`` tokens, the longer side of a pair first. Text far beyond
-    the window is not read. Raises ConfigError where the model cannot be loaded.
+    Raises ConfigError where the model cannot be loaded.
     """
 
-    def __init__(self, weights: Weights, max_length: int) -> None:
+    def __init__(self, weights: Weights, session: SessionOptions = DEFAULT_SESSION) -> None:
         try:
             import onnxruntime
-            import tokenizers
         except ImportError:
             raise ConfigError("embedded stages need cascade-rerank[embedded]") from None
-        files = find_model(weights)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
+        self.files = find_model(weights)
+        options = _native(session)
         try:
             self._session: onnxruntime.InferenceSession = onnxruntime.InferenceSession(
-                str(files.model), options, providers=["CPUExecutionProvider"]
+                str(self.files.model), options, providers=["CPUExecutionProvider"]
             )
-            self._tokenizer: tokenizers.Tokenizer = tokenizers.Tokenizer.from_file(str(files.tokenizer))
-        except Exception as error:  # noqa: BLE001 - both libraries raise undeclared types of their own
-            raise ConfigError(f"weights: {files.model.parent} cannot be loaded: {type(error).__name__}") from None
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(max_length, strategy="longest_first")
-        self._most_characters = max_length * MOST_CHARACTERS_PER_TOKEN
+        except Exception as error:  # noqa: BLE001 - the library raises undeclared types of its own
+            raise ConfigError(f"weights: {self.files.model.parent} cannot be loaded: {type(error).__name__}") from None
         self._inputs = {item.name for item in self._session.get_inputs()}
+        self._output = [self._session.get_outputs()[0].name]
         if unknown := self._inputs - _KNOWN_INPUTS:
             raise ConfigError(f"weights: the model wants inputs {', '.join(sorted(unknown))}, which are not known")
 
-    def encode(self, text: str, pair: str | None = None) -> tokenizers.Encoding:
-        """Return the tokens of a text or a pair."""
-        most = self._most_characters
-        return self._tokenizer.encode(text[:most], None if pair is None else pair[:most])
-
-    def run(self, encodings: Sequence[tokenizers.Encoding]) -> npt.NDArray[np.float64]:
+    def run(self, inputs: Sequence[Tokens]) -> npt.NDArray[np.float64]:
         """Return the model's first output for a batch, padded to its longest entry; the first axis is the batch."""
-        longest = max(len(encoding.ids) for encoding in encodings)
+        longest = max(map(len, inputs))
         feeds = {
-            "input_ids": _padded([encoding.ids for encoding in encodings], longest),
-            "attention_mask": _padded([encoding.attention_mask for encoding in encodings], longest),
-            "token_type_ids": _padded([encoding.type_ids for encoding in encodings], longest),
+            "input_ids": _padded([each.ids for each in inputs], longest),
+            "attention_mask": _padded([np.ones(len(each), dtype=np.int64) for each in inputs], longest),
+            "token_type_ids": _padded([each.type_ids for each in inputs], longest),
         }
-        output: Any = self._session.run(None, {name: feeds[name] for name in self._inputs})[0]
+        output: Any = self._session.run(self._output, {name: feeds[name] for name in self._inputs})[0]
         return np.asarray(output, dtype=np.float64)
 
 
-def _padded(rows: Sequence[Sequence[int]], width: int) -> npt.NDArray[np.int64]:
+def _native(asked: SessionOptions) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = asked.intra_threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _FATAL
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[asked.graph_level])
+    options.enable_cpu_mem_arena = asked.arena
+    if not asked.spinning:
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if asked.denormal_as_zero:
+        options.add_session_config_entry("session.set_denormal_as_zero", "1")
+    return options
+
+
+def _padded(rows: Sequence[Ids], width: int) -> npt.NDArray[np.int64]:
+    if len(rows) == 1:
+        return rows[0][np.newaxis].astype(np.int64, copy=False)
     array = np.zeros((len(rows), width), dtype=np.int64)
     for row, values in zip(array, rows, strict=True):
         row[: len(values)] = values
     return array
-
-
-async def gather(futures: Iterable[Future[Result]]) -> list[Result]:
-    """Wait for work in the pool; when cancelled, drop what has not begun."""
-    futures = list(futures)
-    try:
-        return list(await asyncio.gather(*map(asyncio.wrap_future, futures)))
-    finally:
-        for future in futures:
-            future.cancel()

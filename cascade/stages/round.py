@@ -52,6 +52,7 @@ class Round:
     refused: list[int] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
     left: set[int] = field(default_factory=set)
+    shortened: set[int] = field(default_factory=set)
     clipped: int = 0
     left_at: float | None = None
     room_ms: float | None = None
@@ -83,6 +84,8 @@ class Round:
         """Keep the scores of a chunk by position, and add up its cost; chunks run together, so the slowest counts."""
         for piece, score in zip(chunk, answer.scores, strict=True):
             self.scores[piece.position] = score
+            if piece.last_try:
+                self.shortened.add(piece.position)
         self.tokens += self.tokens_of(chunk) if answer.tokens is None else answer.tokens
         self.tokens_estimated |= answer.tokens is None
         self.clipped += sum(self._is_clipped(piece) for piece in chunk)
@@ -136,7 +139,8 @@ class Round:
             server_ms=self.slowest.get("server"),
             room_ms=self.room_ms,
         )
-        return StageScores(tuple(self.scores.get(position) for position in range(self.count)), excluded, cost)
+        scores = tuple(self.scores.get(position) for position in range(self.count))
+        return StageScores(scores, excluded, cost, frozenset(self.shortened))
 
 
 def begin_round(

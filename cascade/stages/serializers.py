@@ -50,13 +50,14 @@ class Serializer:
     def query(self, text: str, instruction: str | None = None) -> str:
         """Return the query as the model reads it."""
         told = "" if self.instruction is None else (instruction or self.instruction) + self.after_instruction
-        return self.query_prefix + told + self._flat(text) + self.query_suffix
+        return self.query_prefix + told + self.flat(text) + self.query_suffix
 
     def document(self, text: str) -> str:
         """Return a document as the model reads it."""
-        return self.document_prefix + self._flat(text) + self.document_suffix
+        return self.document_prefix + self.flat(text) + self.document_suffix
 
-    def _flat(self, text: str) -> str:
+    def flat(self, text: str) -> str:
+        """Return a text as it stands between what is put around it."""
         return " ".join(text.split()) if self.single_line else text
 
 

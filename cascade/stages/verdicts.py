@@ -8,7 +8,7 @@ from typing import Final
 
 from cascade.guard.breaker import Outcome
 
-__all__ = ["VERDICTS", "Retry", "Verdict", "verdict_of"]
+__all__ = ["EVERY_REFUSED", "VERDICTS", "Retry", "Verdict", "verdict_of"]
 
 
 class Retry(StrEnum):
@@ -37,6 +37,9 @@ _NO_ROOM: Final = Verdict(Retry.IF_KNOWN, Outcome.FAILURE)
 _DOWN: Final = Verdict(Retry.NEVER, Outcome.FAILURE)
 _THE_REQUEST: Final = Verdict(Retry.NEVER, Outcome.IGNORE, callers_fault=True)
 _NOT_REACHED: Final = Verdict(Retry.NEVER, Outcome.IGNORE)
+
+EVERY_REFUSED: Final = "every_document_refused"
+"""The code of a round all of whose documents were refused, each by itself."""
 
 VERDICTS: Final = {
     # no connection, or no complete answer
@@ -68,7 +71,7 @@ VERDICTS: Final = {
     "unknown_model": _DOWN,
     "not_a_reranker": _DOWN,
     # refusals of this request
-    "every_document_refused": _THE_REQUEST,
+    EVERY_REFUSED: _THE_REQUEST,
     "payload_limit": _THE_REQUEST,
     "too_long": _THE_REQUEST,
     "batch_too_large": _THE_REQUEST,

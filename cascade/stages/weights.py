@@ -35,7 +35,8 @@ def find_model(weights: Weights) -> ModelFiles:
     files = ModelFiles(folder / _MODEL, folder / _TOKENIZER)
     for path in (files.model, files.tokenizer):
         if not path.is_file():
-            raise ConfigError(f"weights: {path.name} is not in {folder}")
+            hint = "" if folder.is_absolute() else "; a relative folder counts from the current one"
+            raise ConfigError(f"weights: {path.name} is not in {folder.absolute()}{hint}")
         _check(path, weights.sha256.get(path.name))
     unknown = weights.sha256.keys() - {_MODEL, _TOKENIZER}
     if unknown:

@@ -64,7 +64,10 @@ class ArmMetrics:
             "cascade_arm_duration_seconds", "Time of a request by arm", ["arm"], buckets=_SECONDS, registry=registry
         )
         pairs = Counter(
-            "cascade_arm_large_pairs", "Pairs that the large stage scored, by arm", ["arm"], registry=registry
+            "cascade_arm_large_pairs",
+            "Pairs that the large stage was asked for and scored, or the cache in its place, by arm",
+            ["arm"],
+            registry=registry,
         )
         candidates = Counter("cascade_arm_candidates", "Candidates of requests by arm", ["arm"], registry=registry)
         self._of = {

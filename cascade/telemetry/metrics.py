@@ -10,6 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from cascade.telemetry.admission_metrics import AdmissionMetrics, KeyMetrics
 from cascade.telemetry.arm_metrics import ArmMetrics
+from cascade.telemetry.cache_metrics import CacheMetrics
 from cascade.telemetry.guard_metrics import GuardMetrics
 from cascade.telemetry.level_metrics import LevelMetrics
 from cascade.telemetry.record_log import DropReason
@@ -51,7 +52,9 @@ class Metrics:
         self._rejected = {(d, status): rejected.labels(d, str(status)) for d in Dialect for status in _REFUSED}
         rounds = Counter("cascade_rounds", "Rounds by stage and outcome", ["stage", "outcome"], registry=registry)
         self._rounds = {(s, o): rounds.labels(s, o) for s in stages for o in _OUTCOMES}
-        pairs = Counter("cascade_pairs", "Pairs scored by stage", ["stage"], registry=registry)
+        pairs = Counter(
+            "cascade_pairs", "Pairs scored by stage, without those from the cache", ["stage"], registry=registry
+        )
         self._pairs = {s: pairs.labels(s) for s in stages}
         tokens = Counter(
             "cascade_tokens", "Tokens by stage, estimated where the server does not tell", ["stage"], registry=registry
@@ -59,6 +62,20 @@ class Metrics:
         self._tokens = {s: tokens.labels(s) for s in stages}
         truncated = Counter("cascade_truncated_pairs", "Pairs not read in full", ["stage"], registry=registry)
         self._truncated = {s: truncated.labels(s) for s in stages}
+        windows = Counter(
+            "cascade_windows",
+            "Windows of long documents scored beyond the first of each pair, by embedded stages",
+            ["stage"],
+            registry=registry,
+        )
+        self._windows = {s: windows.labels(s) for s in stages}
+        padding = Counter(
+            "cascade_padding_tokens",
+            "Tokens that filled up batches of embedded stages, beside cascade_tokens",
+            ["stage"],
+            registry=registry,
+        )
+        self._padding = {s: padding.labels(s) for s in stages}
         excluded = Counter(
             "cascade_excluded_documents", "Documents left out of a stage", ["stage", "why"], registry=registry
         )
@@ -101,7 +118,10 @@ class Metrics:
             "cascade_stage_unusable", "1 where a server cannot serve its stage", ["stage"], registry=registry
         )
         self.waiting = Gauge(
-            "cascade_upstream_waiting", "Pairs waiting at a server, as it tells", ["stage"], registry=registry
+            "cascade_upstream_waiting",
+            "Pairs waiting at a server, as it tells, or for this machine's cores",
+            ["stage"],
+            registry=registry,
         )
         self.signal_stale = Gauge(
             "cascade_upstream_signal_stale",
@@ -127,6 +147,7 @@ class Metrics:
             ["kind"],
             registry=registry,
         )
+        self.cache = CacheMetrics(registry)
         self.levels = LevelMetrics(registry)
         self.arms = ArmMetrics(registry)
 
@@ -184,13 +205,15 @@ class Metrics:
 
     def _observe_round(self, item: Round) -> None:
         self._rounds[item.stage, item.outcome].inc()
-        if item.sent:  # a round that was never sent took no time, and would make the stage look fast
+        if item.left:  # a round of which nothing was sent took no time, and would make the stage look fast
             self._stage_seconds[item.stage].observe(item.elapsed_ms / 1000)
         if item.cost is None:
             return
-        self._pairs[item.stage].inc(item.scored)
+        self._pairs[item.stage].inc(item.pairs)
         self._tokens[item.stage].inc(item.cost.tokens)
         self._truncated[item.stage].inc(item.cost.truncated)
+        self._windows[item.stage].inc(item.cost.windows)
+        self._padding[item.stage].inc(item.cost.padding)
         self._excluded[item.stage, "blank"].inc(item.blank)
         self._excluded[item.stage, "refused"].inc(item.refused)
 

@@ -46,6 +46,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "degraded": _WORDS,
     "excluded": _PLACES,
     "effective_pairs": "count",
+    "cached_pairs": "count",
     "tokens": _PLACES,
     "truncated_pairs": "count",
     "rank_changes_at_5": "count",
@@ -87,6 +88,9 @@ COSTS: Final[Mapping[str, str]] = {
     "compute_ms": "number",
     "server_ms": "number",
     "room_ms": "number",
+    "cached": "count",
+    "windows": "count",
+    "padding": "count",
 }
 """What a round cost. What is not known is not in the line, and null in the column."""
 ROUNDS: Final[Mapping[str, str]] = {

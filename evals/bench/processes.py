@@ -50,12 +50,16 @@ def running(
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without proxies and the sidecar's settings, and with ``more``."""
-    return {
+    """Return this process's environment without proxies and the sidecar's settings, and with ``more``.
+
+    A sidecar keeps no scores then: benches ask the same again, and measure what asking costs.
+    """
+    kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("CASCADE__") and not name.lower().endswith("_proxy")
-    } | more
+    }
+    return kept | {"CASCADE__CACHE": "off"} | more
 
 
 def free_port() -> int:

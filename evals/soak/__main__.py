@@ -103,6 +103,7 @@ def _prepare(given: argparse.Namespace, folder: Path, urls: tuple[str, str]) -> 
     settings = {
         "port": given.port,
         "admin_port": given.admin_port,
+        "cache": "off",
         "release": str(folder / "release.yaml"),
         "log_level": "debug",
         "log_file": str(folder / "log"),

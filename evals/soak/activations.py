@@ -108,6 +108,7 @@ def _prepare(folder: Path, urls: tuple[str, str]) -> dict[str, Any]:
     settings = {
         "port": free_port(),
         "admin_port": free_port(),
+        "cache": "off",
         "release": str(folder / "releases" / "even" / "release.yaml"),
         "releases_folder": str(folder / "releases"),
         "state_folder": str(folder / "state"),

@@ -209,6 +209,13 @@ def test_the_packaged_release_is_planned_where_none_is_named(command: Command, w
     assert "small and large run inside the sidecar" in done.out
 
 
+def test_a_packaged_release_is_known_by_its_name(command: Command, workload: Path) -> None:
+    """As the other commands know it."""
+    done = command("capacity", "--release", "tei-vllm", "--workload", str(workload), *_THROUGHPUT)
+    assert done.status == 0, done.err
+    assert done.out.startswith("release tei-vllm")
+
+
 def test_a_release_without_stages_needs_nothing(command: Command, release: WriteRelease, workload: Path) -> None:
     """There is no table of replicas."""
     done = command("capacity", "--release", release(), "--workload", str(workload))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tests.cli.conftest import Command, WriteRelease
 
@@ -15,6 +16,7 @@ def test_the_default_release_is_well(command: Command) -> None:
     assert (done.status, done.err) == (0, "")
     assert done.out.count("scoring  ok") == 2
     assert done.out.count("latency  1: ") == 2
+    assert done.out.endswith("cache\n  kept in  memory\n")
 
 
 def test_a_stage_that_is_not_there_is_exit_1(command: Command, release: WriteRelease) -> None:
@@ -31,3 +33,23 @@ def test_json_holds_the_same(command: Command, release: WriteRelease) -> None:
     found = json.loads(done.out)
     assert found["small"]["probe"]["code"] == "refused"
     assert found["small"]["observed"] is None
+    assert found["cache"] == {"kind": "memory", "why_not": None}
+
+
+def test_a_redis_that_does_not_answer_is_told(command: Command, release: WriteRelease, tmp_path: Path) -> None:
+    """As is a cache that settings do not give what it needs; neither is an exit status, since both cost misses alone."""
+    key = tmp_path / "key"
+    key.write_bytes(b"sixteen bytes it is")
+    path = release(stages={}, depth=0)
+    variables = {
+        "CASCADE__CACHE": "redis",
+        "CASCADE__CACHE_REDIS_URL": "redis://127.0.0.1:9",
+        "CASCADE__CACHE_KEY_FILE": str(key),
+    }
+    done = command("doctor", "--release", path, variables=variables)
+    assert (done.status, done.err) == (0, "")
+    told = "cache\n  kept in  redis\n  change   the Redis does not answer (ConnectionError): every lookup is a miss\n"
+    assert done.out == told
+    key.unlink()
+    done = command("doctor", "--release", path, variables=variables)
+    assert done.out.endswith("change   cache_key_file: cannot be read: FileNotFoundError\n")

@@ -36,6 +36,7 @@ from cascade.types import (
     Level,
     QueryClass,
     Request,
+    StageCost,
     StageName,
 )
 from tests.logs import logging_given_back
@@ -148,6 +149,23 @@ def test_a_decision_is_explained_in_words(tmp_path: Path) -> None:
         "           4 of the first five places hold another candidate than in first-stage order",
         "           30.1 ms in all, 1.0 ms of them without a stage being waited for",
     ]
+
+
+def test_what_came_from_the_cache_is_told(tmp_path: Path) -> None:
+    """Of each round, and with no time or tokens of a server."""
+    (small, *others) = _TAKEN.rounds
+    kept = replace(small, cost=StageCost(0, 0, tokens_estimated=False, truncated=0, cached=5))
+    told = _run(_write(tmp_path / "r", _record(replace(_TAKEN, rounds=(kept, *others)))), "--id", "answered")
+    assert "small (m): 8 asked for, 7 scored, 5 of them from the cache, 2 blank, 1 refused: went well in" in told
+    assert "of those from the cache it is not known what was read" in told
+
+
+def test_what_an_embedded_stage_ran_besides_is_told(tmp_path: Path) -> None:
+    """Padding of batches, and windows of long documents beyond their first."""
+    (small, *others) = _TAKEN.rounds
+    ran = replace(small, cost=StageCost(3, 90, tokens_estimated=False, truncated=0, windows=4, padding=7))
+    told = _run(_write(tmp_path / "r", _record(replace(_TAKEN, rounds=(ran, *others)))), "--id", "answered")
+    assert ", 90 tokens and 7 of padding, 4 further windows of long documents\n" in told
 
 
 def test_the_release_says_by_which_rule(tmp_path: Path) -> None:

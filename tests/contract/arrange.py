@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from cascade.guard.deadline import Deadline
 from cascade.policy.release import parse_release
 from cascade.stages.base import Stage
 from cascade.stages.build import build_stages
+from cascade.stages.engine.workers import worker_pool
 from cascade.testing.upstream import FakeServer
 from cascade.text import Text
 from cascade.types import StageName, StageScores
@@ -79,7 +79,7 @@ async def released(
     )
     router = respx.Router(assert_all_called=False)
     route = router.route(host="reranker.test").mock(side_effect=server)
-    with ThreadPoolExecutor(1) as pool:
+    with worker_pool(1) as pool:
         stage = build_stages(
             release,
             clock=asyncio.get_running_loop().time,

@@ -229,6 +229,7 @@ async def test_d9_one_document_that_is_too_long_is_clipped_once_and_its_siblings
     assert scored.scores[1] == pytest.approx(1.0, abs=1e-2)
     assert scored.excluded == {}
     assert scored.cost.truncated == 1
+    assert (alone.shortened, scored.shortened) == (frozenset(), frozenset({1}))
     clipped = server.posts[-1].body["texts"]
     assert len(clipped) == 1
     assert long.startswith(clipped[0])

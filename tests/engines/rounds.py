@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +9,7 @@ from cascade.guard.deadline import Deadline
 from cascade.policy.release import Release, parse_release
 from cascade.stages.base import Stage
 from cascade.stages.build import build_stages
+from cascade.stages.engine.workers import worker_pool
 from cascade.text import Text
 from cascade.types import StageName, StageScores
 
@@ -43,7 +43,7 @@ async def open_stage(
     Tokens in ``environment`` are what the stage's ``auth`` refers to.
     """
     release = one_stage(server, adapter, **spec)
-    with ThreadPoolExecutor(1) as pool:
+    with worker_pool(1) as pool:
         stages = build_stages(release, clock=time.monotonic, pool=pool, environment=environment or {})
         stage = stages[StageName.SMALL]
         try:

@@ -66,6 +66,6 @@ def sidecar(folder: Path, release: Mapping[str, Any]) -> Iterator[Sidecar]:
     command = [str(Path(sys.executable).with_name("cascade")), "serve", "--release", str(file)]
     command += ["--host", _HOST, "--port", str(port), "--admin-host", _HOST, "--admin-port", str(admin_port)]
     log = folder / f"cascade-{port}.log"
-    settings = {"CASCADE__DRAIN_SECONDS": "0", "PYTHONPATH": _UNDER_TEST}
+    settings = {"CASCADE__DRAIN_SECONDS": "0", "CASCADE__CACHE": "off", "PYTHONPATH": _UNDER_TEST}
     with running(command, settings, port, log, _START_S):
         yield Sidecar(f"http://{_HOST}:{port}", f"http://{_HOST}:{admin_port}", log)

@@ -53,6 +53,15 @@ def test_the_default_release_beats_bm25_on_the_own_collection(sidecar: str) -> N
     assert mean(after) > mean(before) + 0.05
 
 
+def test_what_is_asked_twice_is_scored_twice(sidecar: str) -> None:
+    """The second pass shows what kept vectors save, and not what kept scores do."""
+    body = {"query": "a lamp", "candidates": [{"text": "the lamp"}, {"text": "a boat"}], "explain": True}
+    for _ in range(2):
+        answer = httpx.post(f"{sidecar}/v1/cascade/rerank", json=body | {"deadline_ms": 60_000}, timeout=60).json()
+        assert answer["explain"]["cached_pairs"] == 0
+        assert answer["explain"]["effective_pairs"] > 0
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["cranfield", "dbpedia-entity-sample"])
 def test_real_collections_come_back_whole(sidecar: str, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -76,6 +76,22 @@ def test_the_least_wait_of_each_place_counts_and_the_longest_of_those_is_told() 
     assert (told.arrivals, told.small.scored, told.large.scored) == (8, 400, 160)
     assert told.work == {0: LevelWork(8, 400, 160)}
     assert pressure.look() == Pressure(lambda: 0.0).look()
+
+
+def test_what_a_cache_answered_is_no_work_of_a_stage_and_hides_no_queue() -> None:
+    """A round that sent nothing met no queue; of one that sent a part, the part counts."""
+    pressure = Pressure(lambda: 0.0)
+    for number in range(8):
+        sent = _scored(StageName.LARGE, 20, room_ms=15.0, queue_ms=5.0)
+        assert sent.cost is not None
+        part = replace(sent, cost=replace(sent.cost, cached=12))
+        kept = replace(sent, cost=StageCost(0, 0, tokens_estimated=False, truncated=0, cached=20))
+        pressure.answered(decision(rounds=(part if number % 2 else sent,)))
+        pressure.answered(decision(rounds=(kept,)))
+    told = pressure.look()
+    assert told.large.min_wait_ms == 20.0
+    assert told.large.scored == 4 * 20 + 4 * 8
+    assert told.work == {0: LevelWork(16, 0, 4 * 20 + 4 * 8)}
 
 
 @pytest.mark.parametrize(

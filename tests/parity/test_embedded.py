@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,17 +13,17 @@ from cascade.parity.scoring import Caller
 from cascade.parity.token_ids import token_reader
 from cascade.policy.release import OnnxStage, TeiStage, TokenBudget
 from cascade.rollout.load import default_release_path, load_release
+from cascade.stages.engine.workers import Workers, worker_pool
 from cascade.stages.onnx import OnnxReranker
-from cascade.stages.onnx_model import OnnxModel, worker_pool
+from cascade.stages.onnx_loaded import LoadedCrossEncoder
 from cascade.text import Text
 
 
 class _Batched(OnnxReranker):
     """The stage without the check that refuses this model in batches."""
 
-    def _load(self) -> OnnxModel:
-        self._batching = TokenBudget(mode="token-budget", max_tokens=4096)
-        return OnnxModel(self._weights, self._spec.max_length)
+    def _check(self, loaded: LoadedCrossEncoder) -> None:
+        """Take any."""
 
 
 def _spec(**changes: object) -> OnnxStage:
@@ -34,17 +33,19 @@ def _spec(**changes: object) -> OnnxStage:
 
 
 @pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
+def pool() -> Iterator[Workers]:
     """Give the threads of embedded stages."""
     with worker_pool(2) as threads:
         yield threads
 
 
-async def test_batches_of_an_int8_model_are_told_as_jitter(pool: ThreadPoolExecutor) -> None:
+async def test_batches_of_an_int8_model_are_told_as_jitter(pool: Workers) -> None:
     """One pair a call nothing moves, bit for bit; in batches scores move with their mates and equal calls are equal."""
     spec = _spec(max_length=32)
     found = []
-    for stage in (OnnxReranker("large", spec, pool, time.monotonic), _Batched("large", spec, pool, time.monotonic)):
+    batching = TokenBudget(mode="token-budget", max_total_tokens=4096)
+    batches = spec.model_copy(update={"batching": batching})
+    for stage in (OnnxReranker("large", spec, pool, time.monotonic), _Batched("large", batches, pool, time.monotonic)):
         await stage.start()
         found.append(await measure_jitter(Caller(stage, "REF", time.monotonic).scores, 32))
         await stage.aclose()
@@ -55,7 +56,7 @@ async def test_batches_of_an_int8_model_are_told_as_jitter(pool: ThreadPoolExecu
     assert batched.moved[Situation.MIXED].greatest > 0.01
 
 
-async def test_token_ids_are_those_that_the_stage_reads(pool: ThreadPoolExecutor) -> None:
+async def test_token_ids_are_those_that_the_stage_reads(pool: Workers) -> None:
     """Their number is what the stage counts, also for a pair beyond the window; another serializer reads others."""
     spec = _spec(max_length=64)
     read = token_reader(spec)

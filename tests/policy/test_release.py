@@ -46,7 +46,7 @@ _STAGES: Final[Mapping[str, Mapping[str, Any]]] = {
         "model": "m",
         "engine": "onnxruntime",
         "weights": _WEIGHTS,
-        "batching": {"mode": "token-budget", "max_tokens": 64},
+        "batching": {"mode": "token-budget", "max_total_tokens": 64},
     },
     "onnx-embedding": {"adapter": "onnx-embedding", "model": "m", "engine": "onnxruntime", "weights": _WEIGHTS},
 }
@@ -136,7 +136,9 @@ def test_inv10_an_unknown_key_is_refused_by_name_at_each_level(place: str) -> No
         ("stages.small.chunk_tokens", 16, None),
         ("stages.small.max_in_flight_texts", 1, None),
         ("stages.small.connect_ms", 1, None),
-        ("stages.large.batching.max_tokens", 16, None),
+        ("stages.large.batching.max_total_tokens", 16, None),
+        ("stages.large.batching.max_pairs", 1, 1024),
+        ("stages.large.cached_token_bytes", 0, None),
     ],
 )
 def test_whole_numbers_have_bounds(path: str, least: int, most: int | None) -> None:
@@ -460,13 +462,58 @@ def test_another_pooling_is_refused() -> None:
 
 
 def test_batching_is_one_pair_unless_said_otherwise() -> None:
-    """The exact mode is the default; a token budget needs its tokens."""
+    """The exact mode is the default; a token budget has bounds and no wait where none are given."""
     assert _stage("onnx", batching={"mode": "one-pair"}).batching == OnePair(mode="one-pair")
     assert OnnxStage.model_validate({k: v for k, v in _STAGES["onnx"].items() if k != "batching"}).batching == OnePair(
         mode="one-pair"
     )
-    assert _stage("onnx").batching == TokenBudget(mode="token-budget", max_tokens=64)
-    assert "max_tokens: Field required" in _told(_with("stages.large.batching", {"mode": "token-budget"}))
+    assert _stage("onnx").batching == TokenBudget(mode="token-budget", max_total_tokens=64)
+    assert _stage("onnx", batching={"mode": "token-budget"}).batching == TokenBudget(
+        mode="token-budget", max_total_tokens=512, max_pairs=32, max_wait_ms=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "legal", "illegal"),
+    [
+        ("batching", "max_wait_ms", (0, 0.5, 8), (-0.1, 8.1)),
+        ("windows", "most", (2, 64), (1, 65, 2.5)),
+        ("windows", "overlap_tokens", (0, 4096), (-1, 4097)),
+    ],
+)
+def test_batches_and_windows_have_bounds(
+    place: str, name: str, legal: tuple[float, ...], illegal: tuple[float, ...]
+) -> None:
+    """The least and the greatest value are legal, zero where it says something, and the next beyond is not."""
+    whole = dict(_STAGES["onnx"]["batching"]) if place == "batching" else {}
+    for value in legal:
+        assert _stage("onnx", **{place: {**whole, name: value}}).model_dump()[place][name] == value
+    for value in illegal:
+        assert name in _told(_with("stages.large", {**_STAGES["onnx"], place: {**whole, name: value}}))
+
+
+@pytest.mark.parametrize(
+    ("space", "activation", "rule"),
+    [
+        ("logit", "sigmoid", "activation: a sigmoid gives probabilities, and score_space says logit"),
+        ("cosine", "none", "score_space: a cross-encoder scores logits or probabilities"),
+        ("cosine", "sigmoid", "score_space: a cross-encoder scores logits or probabilities"),
+    ],
+)
+def test_an_activation_agrees_with_the_score_space(space: str, activation: str, rule: str) -> None:
+    """What is applied to a cross-encoder's output says what its scores are."""
+    stage = {**_STAGES["onnx"], "score_space": space, "activation": activation}
+    assert _told(_with("stages.large", stage)) == f"stages.large.onnx: Value error, {rule}"
+
+
+@pytest.mark.parametrize(
+    ("space", "activation"), [("logit", "none"), ("probability", "sigmoid"), ("probability", "none")]
+)
+def test_a_model_may_score_probabilities_by_itself(space: str, activation: str) -> None:
+    """Without an activation both spaces may be a model's own; that is held against its output at load."""
+    stage = _stage("onnx", score_space=space, activation=activation)
+    assert isinstance(stage, OnnxStage)
+    assert (stage.score_space, stage.activation) == (space, activation)
 
 
 @pytest.mark.parametrize("auth", [{}, {"env": "A", "file": "/b"}, {"env": None, "file": None}])

@@ -212,6 +212,22 @@ def test_records_of_different_models_are_refused_and_one_release_can_be_taken(tm
     assert found.counts == _counted(records=2, queries=2, other_release=1, keys=1)
 
 
+def test_a_head_written_before_there_was_a_mode_goes_with_one_that_says_there_is_none(tmp_path: Path) -> None:
+    """It is the same stage; one in batches is not."""
+
+    def with_mode(mode: str | None) -> dict[str, Any]:
+        stages = {"small": scorer("small", "little"), "large": scorer("large", "big")}
+        for each in stages.values():
+            each["fingerprint"]["mode"] = mode
+        return head_line(id="1" * 16, scorers=stages)
+
+    before = head_line(scorers={"small": scorer("small", "little"), "large": scorer("large", "big")})
+    lines = [decision_line(), decision_line(head="1" * 16, query_hash=_B)]
+    assert len(gather([_records(tmp_path, before, with_mode(None), *lines)]).table.query_ids) == 2
+    with pytest.raises(ConfigError, match="records of stages with different fingerprints"):
+        gather([_records(tmp_path, before, with_mode("batches"), *lines)])
+
+
 def test_releases_of_the_same_models_go_together(tmp_path: Path) -> None:
     """Scores do not depend on what is done with them."""
     lines = [

@@ -125,3 +125,14 @@ def test_milliseconds_are_those_of_rounds_that_went_well(tmp_path: Path) -> None
     (line,) = Lines([write_records(tmp_path / "r", [head_line(), decision_line(rounds=rounds)])])
     assert line.ms_a_pair(StageName.LARGE) == 3.0
     assert line.ms_a_pair(StageName.SMALL) is None
+
+
+def test_milliseconds_are_of_what_was_sent(tmp_path: Path) -> None:
+    """What a cache answered took none, and a round of nothing else says nothing."""
+    kept = [
+        {"stage": "large", "outcome": "ok", "sent": 5, "elapsed_ms": 6.0, "cached": 3},
+        {"stage": "small", "outcome": "ok", "sent": 5, "elapsed_ms": 0.1, "cached": 5},
+    ]
+    (line,) = Lines([write_records(tmp_path / "r", [head_line(), decision_line(rounds=kept)])])
+    assert line.ms_a_pair(StageName.LARGE) == 3.0
+    assert line.ms_a_pair(StageName.SMALL) is None

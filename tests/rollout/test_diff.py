@@ -34,6 +34,7 @@ def test_name_evidence_and_what_is_the_default_change_nothing(tmp_path: Path, ot
 _BUDGETS = {"total_ms": 100, "small_ms": 40, "large_ms": 60, "reserve_ms": 10}
 _SMALL = {"small": stage_data("small")}
 _BOTH = {**_SMALL, "large": stage_data("large")}
+_ONNX = {"adapter": "onnx", "model": "m", "engine": "onnxruntime", "weights": {"folder": "f"}}
 _STATIC = {"kind": "static", "top_m": 20}
 _LARGE_WORDS = "org/large, float32, tei/1.9, passthrough@1, 512 tokens, logit"
 
@@ -84,6 +85,21 @@ _LARGE_WORDS = "org/large, float32, tei/1.9, passthrough@1, 512 tokens, logit"
             {},
             {"stages": {**_BOTH, "small": stage_data("small", auth={"env": "KEY"})}},
             ["stages.small.auth.env: not there -> KEY"],
+        ),
+        (
+            {"stages": {"small": _ONNX}, "escalation": "none"},
+            {
+                "stages": {"small": {**_ONNX, "batching": {"mode": "token-budget"}, "windows": {"most": 3}}},
+                "escalation": "none",
+            },
+            [
+                "stages.small.batching.max_pairs: not there -> 32",
+                "stages.small.batching.max_total_tokens: not there -> 512",
+                "stages.small.batching.max_wait_ms: not there -> 0",
+                "stages.small.batching.mode: one-pair -> token-budget; its scores are others",
+                "stages.small.windows.most: not there -> 3; its scores are others",
+                "stages.small.windows.overlap_tokens: not there -> 32; its scores are others",
+            ],
         ),
         (
             {"stages": _SMALL, "escalation": "none"},

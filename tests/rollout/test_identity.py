@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from cascade.policy.release import OnnxStage, Release, StageBase, TeiStage, Vllm
 from cascade.rollout.identity import Difference, first_said, fitted_for_others, not_as_declared
 from cascade.rollout.load import UNSET
 from cascade.stages.base import Observed
+from cascade.stages.fingerprint import fingerprint_of
+from cascade.stages.serializers import serializer
 from cascade.testing.calibration import scripted_artefact
 from cascade.types import ScoreSpace, StageName
 
@@ -52,6 +55,21 @@ def test_another_serializer_differs_by_name_and_content() -> None:
         ("serializer", True),
         ("serializer_sha256", True),
     ]
+
+
+def test_what_was_fitted_before_there_was_a_mode_is_of_stages_without_one() -> None:
+    """An older calibration goes on to hold for one pair a call, and does not for batches."""
+    onnx = {"adapter": "onnx", "model": "m", "engine": "onnxruntime", "weights": {"folder": "f"}}
+    batches = {**onnx, "batching": {"mode": "token-budget"}}
+    plain, batched = (
+        parse_release(calibrated_data(_DIGEST, stages={"small": stage, "large": stage_data("large")}))
+        for stage in (onnx, batches)
+    )
+    assert isinstance(plain.stages.small, OnnxStage)
+    told = asdict(fingerprint_of(plain.stages.small, serializer(plain.stages.small.serializer)))
+    fitted = artefact_for(small={name: value for name, value in told.items() if name != "mode"})
+    assert fitted_for_others(plain, fitted) == []
+    assert fitted_for_others(batched, fitted) == [Difference(StageName.SMALL, "mode: declared batches, fitted on None")]
 
 
 @pytest.mark.parametrize("field", ["revision", "tokenizer_revision"])

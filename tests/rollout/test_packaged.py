@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from cascade.calibration.artefact import artefact_digest
 from cascade.policy.levels import level_names
 from cascade.rollout.bundle import evidence_of, load_bundle
-from cascade.rollout.load import offline, packaged_releases
+from cascade.rollout.load import named_release, offline, packaged_releases
 from cascade.rollout.measured import measured_levels, not_measured
 from cascade.rollout.supplied import supplied_folder
 from cascade.rollout.verify import Severity, verify
@@ -22,6 +23,17 @@ _NO_DATA: Final = {"observe", "tei-vllm"}
 def test_every_release_that_ships_is_measured_or_known_not_to_be() -> None:
     """A new one has to be put into one of the two."""
     assert set(packaged_releases()) == _MEASURED | _NO_DATA
+
+
+def test_a_name_is_a_packaged_release_unless_there_is_such_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no such name is a path, there or not."""
+    monkeypatch.chdir(tmp_path)
+    assert named_release("default") == packaged_releases()["default"]
+    assert named_release("mine.yaml") == Path("mine.yaml")
+    Path("default").touch()
+    assert named_release("default") == Path("default")
 
 
 @pytest.mark.parametrize("name", sorted(_MEASURED))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,16 +72,17 @@ def test_a_tie_behind_the_head_shares_the_mean_of_its_ranks() -> None:
     assert gains.tolist() == [pytest.approx(7 / 24), 1.0, 0.5, pytest.approx(7 / 24)]
 
 
-def _cost(**changes: float | None) -> StageCost:
+def _cost(**changes: Any) -> StageCost:
     return StageCost(1, 10, tokens_estimated=False, truncated=1, **changes)
 
 
 def test_parts_join_in_order_with_their_costs() -> None:
     """Positions of what was left out move on, counts and times add up, an untold time is untold."""
     one = StageScores((1.0, None), {1: Exclusion.BLANK}, _cost(queue_ms=1.0, compute_ms=2.0))
-    other = StageScores((None, 3.0), {0: Exclusion.REFUSED}, _cost(queue_ms=4.0))
+    other = StageScores((None, 3.0), {0: Exclusion.REFUSED}, _cost(queue_ms=4.0), frozenset({1}))
     whole = joined([one, other])
     assert whole.scores == (1.0, None, None, 3.0)
     assert whole.excluded == {1: Exclusion.BLANK, 2: Exclusion.REFUSED}
+    assert whole.shortened == {3}
     assert whole.cost == StageCost(2, 20, tokens_estimated=False, truncated=2, queue_ms=5.0)
     assert joined([one]) is one

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 import httpx
 import orjson
 
+from cascade.cache.score_cache import ScoreCache
 from cascade.calibration.calibrated import Calibration
 from cascade.guard.admission import Admission
 from cascade.guard.deadline import Clock
@@ -154,18 +155,21 @@ def sidecar(
     level: str | None = None,
     clock: Clock | None = None,
     bounds: Bounds = ROOMY,
+    cache: ScoreCache | None = None,
+    metrics: Metrics | None = None,
     recorder: Recorder | None = None,
     **settings: Any,
 ) -> Sidecar:
     """Make a sidecar whose stages score by shared words, at a load level, on the clock of the running loop unless another is given.
 
-    ``build`` makes the stages of a release in place of the two. ``recorder`` is told of what every release decides. ``settings`` are further fields of the service.
+    ``build`` makes the stages of a release in place of the two. Scores are kept where a ``cache`` is given. ``recorder`` is told of what every
+    release decides. ``settings`` are further fields of the service.
     """
     small = small or ScriptedStage(overlap)
     large = large or ScriptedStage(overlap)
     clock = clock or asyncio.get_running_loop().time
     there = stages if stages is not None else {StageName.SMALL: small, StageName.LARGE: large}
-    metrics = Metrics()
+    metrics = metrics or Metrics()
     faults = Faults(metrics, clock)
     numbers = itertools.count(1)
     waits = QueueWaits(metrics.admission.settled)
@@ -180,6 +184,7 @@ def sidecar(
         hash_query=lambda query: "0" * 16,
         new_id=lambda: f"decision-{next(numbers)}",
         queue_wait_ms=lambda: admission.oldest_wait_s() * 1000,
+        cache=cache,
         records=None if recorder is None else cast("Records", _Records(recorder)),
     )
     bundle = bundle or bundle_of(release or release_of(), calibration)
@@ -200,6 +205,7 @@ def sidecar(
         clock=clock,
         admission=admission,
         under_way=shared.under_way,
+        cache=cache,
         choices=StartChoices.of(bundle),
         **{"max_body_bytes": 8_000_000, "started": True, "ready": True} | settings,
     )

@@ -43,6 +43,7 @@ async def test_h1_status_tells_the_active_release_and_each_stage() -> None:
         "admission": {"held": 0, "seats": {"short": 0, "long": 0}, "waiting": {"short": 0, "long": 0}},
         "start": {"passed_over": [], "taken_back": False},
         "candidate": None,
+        "cache": None,
         "release": "test-1",
         "digest": "sha256:release",
         "policy_digest": "sha256:policy",
@@ -50,6 +51,7 @@ async def test_h1_status_tells_the_active_release_and_each_stage() -> None:
         "levels": ["normal"],
         "measured": {"why_not": "it names no report", "levels": {}},
         "evidence_faults": {},
+        "tuning": {"faults": [], "stages": {}},
         "stepping": {
             "why": "start",
             "since_s": 0.0,
@@ -61,6 +63,7 @@ async def test_h1_status_tells_the_active_release_and_each_stage() -> None:
         "calibration": {"digest": None, "state": "none", "reasons": [], "uncompared": []},
     }
     assert set(stages) == {"small", "large"}
+    assert stages["small"]["cache"] == "off"
     assert stages["small"]["declared"]["model"] == "scripted"
     assert stages["small"]["observed"] is None
     assert stages["small"]["unusable"] is None

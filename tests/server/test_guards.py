@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +16,7 @@ from cascade.guard.events import GuardEvents
 from cascade.policy.release import HttpStage
 from cascade.server.guards import guard_events
 from cascade.stages.build import build_stages
+from cascade.stages.engine.workers import worker_pool
 from cascade.telemetry.guard_metrics import GuardMetrics
 from cascade.telemetry.logs import configure_logging
 from cascade.testing.clock import run_virtual
@@ -45,7 +45,7 @@ async def serving(small: FakeTei, large: FakeTei, **budgets: float) -> AsyncIter
     def transport(spec: HttpStage) -> httpx.AsyncBaseTransport:
         return httpx.MockTransport(servers.pop(0))
 
-    with ThreadPoolExecutor(1) as pool:
+    with worker_pool(1) as pool:
         stages = build_stages(
             release,
             clock=asyncio.get_running_loop().time,

@@ -52,16 +52,25 @@ _VALUES: Final[Mapping[str, tuple[Any, Any, Any]]] = {
     "record_queue": (1, 2, 3),
     "record_seconds": (1.5, 2.5, 3.5),
     "observe_in_flight": (1, 2, 3),
+    "cache": ("off", "redis", "off"),
+    "cache_stages": ("small", "large", "small"),
+    "cache_ttl_seconds": (1.5, 2.5, 3.5),
+    "cache_bytes": (100_001, 100_002, 100_003),
+    "cache_redis_url": ("redis://flag.example", "env:REDIS_URL", "file:/run/secrets/redis"),
+    "cache_redis_ms": (1.5, 2.5, 3.5),
+    "cache_redis_queue": (1, 2, 3),
+    "cache_key_file": ("flag.key", "environment.key", "file.key"),
 }
 """For every setting, what flag, environment and file say in the tests below."""
 _NEEDED: Final[Mapping[str, dict[str, Any]]] = {
     "watch_release": {"release": Path("release.yaml")},
     "release_auth_file": {"release": "https://bundles.example/release.tar"},
+    "cache": {"cache_redis_url": "redis://redis.example", "cache_key_file": Path("cache.key")},
 }
 """What a setting has no meaning without."""
 _PATHS: Final = (
     "release", "release_auth_file", "release_keys_file", "releases_folder", "state_folder",
-    "log_file", "query_hash_key_file", "record_file", "keys_file", "admin_keys_file",
+    "log_file", "query_hash_key_file", "record_file", "keys_file", "admin_keys_file", "cache_key_file",
 )  # fmt: skip
 
 
@@ -124,15 +133,15 @@ def test_a_release_may_be_at_an_address(tmp_path: Path) -> None:
     assert settings.model_dump(mode="json")["release"] == "https://bundles.example/release.tar?…"
     assert load_settings({}, environment={}).model_dump(mode="json")["release"] is None
     told = _told({"release": "ftp://bundles.example/kingfisher"})
-    assert told == "settings: release: Value error, must be a path, or an http or https address"
+    assert told == "settings: release: must be a path, or an http or https address"
 
 
 def test_what_a_setting_has_no_meaning_without_is_told() -> None:
     """Nothing is watched where there is no release, and no token is sent to a path."""
     told = _told({"watch_release": True})
-    assert told == "settings: Value error, watch_release: there is no release to watch; name it in release"
+    assert told == "settings: watch_release: there is no release to watch; name it in release"
     told = _told({"release": "release.yaml", "release_auth_file": "token"})
-    assert told.startswith("settings: Value error, release_auth_file: release is no http(s) address")
+    assert told.startswith("settings: release_auth_file: release is no http(s) address")
 
 
 def test_sources_join_setting_by_setting(tmp_path: Path) -> None:

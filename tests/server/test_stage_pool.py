@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -15,6 +14,7 @@ from cascade.policy.release import StageSpec
 from cascade.server.stage_pool import StageLease, StagePool
 from cascade.stages.base import Stage
 from cascade.stages.build import build_stage
+from cascade.stages.engine.workers import worker_pool
 from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
 from cascade.text import Text
@@ -150,7 +150,7 @@ async def test_the_most_patient_release_says_what_is_slow_for_a_server() -> None
         assert stage.guarded is not None
         return stage.guarded.breaker
 
-    with ThreadPoolExecutor(1) as threads:
+    with worker_pool(1) as threads:
         pool = StagePool(build)
         quick, patient = lease(100.0), lease(500.0)
         assert quick.stages[StageName.SMALL] is patient.stages[StageName.SMALL]

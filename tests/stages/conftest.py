@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cascade.stages.engine.workers import Workers, worker_pool
+
 _FIXTURES = Path(__file__).parents[1] / "fixtures" / "models"
 
 
 @pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
+def pool() -> Iterator[Workers]:
     """Give two threads for embedded stages."""
-    with ThreadPoolExecutor(2) as threads:
+    with worker_pool(2) as threads:
         yield threads
 
 

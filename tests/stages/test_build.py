@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from cascade.errors import ConfigError
 from cascade.policy.release import parse_release
 from cascade.stages.build import build_stages
 from cascade.stages.embedding import EmbeddingReranker
+from cascade.stages.engine.workers import Workers
 from cascade.stages.http import HttpReranker
 from cascade.stages.onnx import OnnxReranker
 from cascade.types import ScoreSpace, StageName
@@ -32,9 +32,7 @@ def release_with(**stages: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def test_each_stage_that_a_release_names_is_made_for_its_adapter(
-    pool: ThreadPoolExecutor, tmp_path: Path
-) -> None:
+async def test_each_stage_that_a_release_names_is_made_for_its_adapter(pool: Workers, tmp_path: Path) -> None:
     """Four adapters make three kinds of stage; none is started, so no server and no file is needed."""
     clock = asyncio.get_running_loop().time
     weights = {"folder": str(tmp_path)}
@@ -64,13 +62,13 @@ async def test_each_stage_that_a_release_names_is_made_for_its_adapter(
         await stage.aclose()
 
 
-def test_a_stage_that_is_not_named_is_not_made(pool: ThreadPoolExecutor) -> None:
+def test_a_stage_that_is_not_named_is_not_made(pool: Workers) -> None:
     """A release without a large stage has none."""
     stages = build_stages(parse_release(release_with(small=TEI)), clock=lambda: 0.0, pool=pool, environment={})
     assert list(stages) == [StageName.SMALL]
 
 
-def test_a_token_that_is_missing_stops_the_start(pool: ThreadPoolExecutor) -> None:
+def test_a_token_that_is_missing_stops_the_start(pool: Workers) -> None:
     """The environment that is handed over counts, and what it lacks is said."""
     release = parse_release(release_with(small={**TEI, "auth": {"env": "SMALL_KEY"}}))
     with pytest.raises(ConfigError, match="SMALL_KEY"):

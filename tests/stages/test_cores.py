@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cascade.stages.cores import usable_cores
+from cascade.stages.cores import cpu_instructions, has_int8_instructions, usable_cores
 
 _MINE = len(os.sched_getaffinity(0))
 
@@ -73,3 +73,31 @@ def test_the_groups_above_count_too(
 def test_without_groups_affinity_alone_counts(tmp_path: Path) -> None:
     """A system without any of these files bounds nothing."""
     assert usable_cores(tmp_path / "none", tmp_path / "nothing") == _MINE
+
+
+@pytest.mark.parametrize(
+    ("told", "instructions", "has_int8"),
+    [
+        (
+            "processor\t: 0\nflags\t\t: fpu avx2 avx512_vnni\n\nprocessor\t: 1\nflags\t\t: fpu\n",
+            {"fpu", "avx2", "avx512_vnni"},
+            True,
+        ),
+        ("flags\t\t: fpu avx2\n", {"fpu", "avx2"}, False),
+        ("processor\t: 0\nFeatures\t: fp asimd asimddp\n", {"fp", "asimd", "asimddp"}, True),
+        ("model name\t: flags\n", None, False),
+    ],
+)
+def test_instructions_are_those_of_the_first_core(
+    tmp_path: Path, told: str, instructions: set[str] | None, has_int8: bool
+) -> None:
+    """They are read as Linux names them on x86 and ARM; what is not told is not known, and counts as not there."""
+    (tmp_path / "cpuinfo").write_text(told, encoding="ascii")
+    found = cpu_instructions(tmp_path / "cpuinfo")
+    assert found == instructions
+    assert has_int8_instructions(found) is has_int8
+
+
+def test_instructions_are_not_known_where_they_cannot_be_read(tmp_path: Path) -> None:
+    """Another system than Linux has no such file."""
+    assert cpu_instructions(tmp_path / "none") is None

@@ -10,6 +10,7 @@ from typing import cast
 import httpx
 import pytest
 
+from cascade.errors import StageUnreachable
 from cascade.policy.release import HttpStage
 from cascade.stages.base import Observed
 from cascade.stages.http import HttpReranker
@@ -368,6 +369,60 @@ def test_a_second_look_before_the_first_has_an_answer_says_nothing() -> None:
         gets = waking.gets
         assert not await stage.look_again()
         assert waking.gets == gets
+        await stage.aclose()
+
+    run_virtual(play())
+
+
+def test_a_server_is_known_from_a_look_until_it_is_lost() -> None:
+    """What answers after a call was lost may be another; until it was looked at, nobody knows. Nor before the first look."""
+
+    async def play() -> None:
+        waking = Waking(FakeTei(), [httpx.ConnectError("m")])
+        stage = waking.before(tei_spec(retries=0))
+        assert not stage.is_identified
+        await stage.start()
+        assert not stage.is_identified
+        await eventually(lambda: stage.is_identified)
+        waking.server.script = [httpx.ConnectError("m")]
+        with pytest.raises(StageUnreachable):
+            await score(stage, "q", ["a"])
+        assert not stage.is_identified
+        await score(stage, "q", ["a"])
+        assert not stage.is_identified
+        waking.first = [httpx.Response(503)]
+        assert not await stage.look_again()
+        assert not stage.is_identified
+        assert await stage.look_again()
+        assert stage.is_identified
+        await stage.aclose()
+
+    run_virtual(play())
+
+
+def test_a_look_during_which_a_call_is_lost_says_nothing_for_certain() -> None:
+    """The server may have gone behind what it said."""
+
+    async def play() -> None:
+        waking = Waking(FakeTei())
+        stage = waking.before(tei_spec(retries=0))
+        await stage.start()
+
+        async def answer_late(request: httpx.Request) -> httpx.Response:
+            if request.method == "GET":
+                await asyncio.sleep(0.5)
+            return await waking(request)
+
+        stage = stage_before(httpx.MockTransport(answer_late), tei_spec(retries=0))
+        await stage.start()
+        assert stage.is_identified
+        look = asyncio.create_task(stage.look_again())
+        await asyncio.sleep(0.1)
+        waking.server.script = [httpx.ConnectError("m")]
+        with pytest.raises(StageUnreachable):
+            await score(stage, "q", ["a"])
+        assert await look
+        assert not stage.is_identified
         await stage.aclose()
 
     run_virtual(play())

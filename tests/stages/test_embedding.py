@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from cascade.guard.deadline import Deadline
 from cascade.policy.release import EmbeddingStage
 from cascade.rollout.load import default_release_path, load_release
 from cascade.stages.embedding import EmbeddingReranker, VectorCache
+from cascade.stages.engine.workers import Workers, worker_pool
 from cascade.text import Text
 from cascade.types import Exclusion, ScoreSpace, StageScores
 
@@ -33,7 +33,7 @@ def _spec(folder: Path, **changes: Any) -> EmbeddingStage:
 
 
 @asynccontextmanager
-async def _started(spec: EmbeddingStage, pool: ThreadPoolExecutor) -> AsyncIterator[EmbeddingReranker]:
+async def _started(spec: EmbeddingStage, pool: Workers) -> AsyncIterator[EmbeddingReranker]:
     stage = EmbeddingReranker("small", spec, pool, time.monotonic)
     await stage.start()
     yield stage
@@ -46,7 +46,7 @@ async def _score(stage: EmbeddingReranker, query: str, documents: Sequence[str])
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-async def test_scores_are_cosines(bi_encoder: Path, pool: ThreadPoolExecutor, pooling: str) -> None:
+async def test_scores_are_cosines(bi_encoder: Path, pool: Workers, pooling: str) -> None:
     """A document equal to the query scores 1; every score lies within [-1, 1] in the declared space."""
     async with _started(_spec(bi_encoder, pooling=pooling), pool) as stage:
         scored = await _score(stage, "the lamp", ["the lamp", "bread", "tide and wind"])
@@ -55,7 +55,7 @@ async def test_scores_are_cosines(bi_encoder: Path, pool: ThreadPoolExecutor, po
     assert stage.space is ScoreSpace.COSINE
 
 
-async def test_mean_pooling_depends_on_every_token(bi_encoder: Path, pool: ThreadPoolExecutor) -> None:
+async def test_mean_pooling_depends_on_every_token(bi_encoder: Path, pool: Workers) -> None:
     """Mean pooling tells apart two documents that cls pooling, by the first token alone, does not."""
     documents = ["the lamp burns", "bread and wind"]
     async with _started(_spec(bi_encoder, pooling="cls"), pool) as stage:
@@ -66,7 +66,7 @@ async def test_mean_pooling_depends_on_every_token(bi_encoder: Path, pool: Threa
     assert mean[0] != mean[1]
 
 
-async def test_a_document_costs_a_call_the_first_time_only(bi_encoder: Path, pool: ThreadPoolExecutor) -> None:
+async def test_a_document_costs_a_call_the_first_time_only(bi_encoder: Path, pool: Workers) -> None:
     """Known documents cost no call, equal documents cost one, and scores are bit-equal either way."""
     async with _started(_spec(bi_encoder), pool) as stage:
         cold = await _score(stage, "lamp", ["wind", "tide", "wind"])
@@ -77,7 +77,7 @@ async def test_a_document_costs_a_call_the_first_time_only(bi_encoder: Path, poo
     assert warm.scores[1] == cold.scores[0] == cold.scores[2]
 
 
-async def test_nothing_is_kept_where_no_vector_may_be(bi_encoder: Path, pool: ThreadPoolExecutor) -> None:
+async def test_nothing_is_kept_where_no_vector_may_be(bi_encoder: Path, pool: Workers) -> None:
     """Zero kept vectors is a legal number: every request embeds anew."""
     async with _started(_spec(bi_encoder, cached_vectors=0), pool) as stage:
         first = await _score(stage, "lamp", ["wind", "tide"])
@@ -88,17 +88,17 @@ async def test_nothing_is_kept_where_no_vector_may_be(bi_encoder: Path, pool: Th
 
 async def test_vectors_made_before_a_deadline_are_kept(bi_encoder: Path) -> None:
     """A round that ran out of time still leaves the next one less to do."""
-    documents = [f"{number} " + "tide wind log lamp " * 200 for number in range(3000)]
-    with ThreadPoolExecutor(1) as narrow:
+    documents = [f"{number:04} " + "tide wind log lamp " * 200 for number in range(600)]
+    with worker_pool(1) as narrow:
         async with _started(_spec(bi_encoder), narrow) as stage:
             with pytest.raises(StageTimeout) as caught:
                 await stage.score(
                     Text("lamp"),
                     [Text(document) for document in documents],
-                    deadline=Deadline.after_ms(150, time.monotonic),
+                    deadline=Deadline.after_ms(400, time.monotonic),
                     call_id="t",
                 )
-            assert 0 < caught.value.sent < 3000
+            assert 0 < caught.value.sent < 600
             assert caught.value.__context__ is None
             again = await _score(stage, "lamp", documents[:20])
     assert again.cost.calls < 21
@@ -119,9 +119,7 @@ def hollow(request: pytest.FixtureRequest, tmp_path: Path, bi_encoder: Path) -> 
     return tmp_path
 
 
-async def test_a_vector_that_is_no_direction_fails_the_round_and_is_not_kept(
-    hollow: Path, pool: ThreadPoolExecutor
-) -> None:
+async def test_a_vector_that_is_no_direction_fails_the_round_and_is_not_kept(hollow: Path, pool: Workers) -> None:
     """Nothing of such a text stays behind: it is embedded anew each time, and documents without it are scored."""
     async with _started(_spec(hollow, pooling="mean"), pool) as stage:
         for _ in range(2):
@@ -133,13 +131,13 @@ async def test_a_vector_that_is_no_direction_fails_the_round_and_is_not_kept(
         assert (await _score(stage, "lamp", ["lamp"])).scores == pytest.approx([1.0])
 
 
-async def test_a_template_is_refused_where_its_end_could_be_cut(bi_encoder: Path, pool: ThreadPoolExecutor) -> None:
+async def test_a_template_is_refused_where_its_end_could_be_cut(bi_encoder: Path, pool: Workers) -> None:
     """An embedded model cuts what is too long, whatever the cut text was for."""
     with pytest.raises(ConfigError, match="small: serializer: an embedded model cuts long pairs"):
         EmbeddingReranker("small", _spec(bi_encoder, serializer="qwen3-reranker@1"), pool, time.monotonic)
 
 
-async def test_blank_documents_are_excluded(bi_encoder: Path, pool: ThreadPoolExecutor) -> None:
+async def test_blank_documents_are_excluded(bi_encoder: Path, pool: Workers) -> None:
     """Blank documents get no score and no call."""
     async with _started(_spec(bi_encoder), pool) as stage:
         scored = await _score(stage, "lamp", ["", "wind", "  "])
@@ -147,7 +145,7 @@ async def test_blank_documents_are_excluded(bi_encoder: Path, pool: ThreadPoolEx
     assert [score is None for score in scored.scores] == [True, False, True]
 
 
-async def test_the_packaged_model_ranks_an_answer_first(pool: ThreadPoolExecutor) -> None:
+async def test_the_packaged_model_ranks_an_answer_first(pool: Workers) -> None:
     """The small weights of the default release are loaded right."""
     small = load_release(default_release_path(), {}).release.stages.small
     assert isinstance(small, EmbeddingStage)
@@ -162,7 +160,7 @@ async def test_the_packaged_model_ranks_an_answer_first(pool: ThreadPoolExecutor
     assert low < 0.75
 
 
-def test_a_cross_encoder_is_refused(cross_encoder: Path, pool: ThreadPoolExecutor) -> None:
+def test_a_cross_encoder_is_refused(cross_encoder: Path, pool: Workers) -> None:
     """A model that answers no state a token is a configuration error."""
     with pytest.raises(ConfigError, match="one state a token"):
         asyncio.run(EmbeddingReranker("small", _spec(cross_encoder), pool, time.monotonic).start())
@@ -185,9 +183,7 @@ def test_the_cache_keeps_the_vectors_used_last(touched: list[int], most: int) ->
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-async def test_vectors_are_those_that_scores_are_made_of(
-    bi_encoder: Path, pool: ThreadPoolExecutor, pooling: str
-) -> None:
+async def test_vectors_are_those_that_scores_are_made_of(bi_encoder: Path, pool: Workers, pooling: str) -> None:
     """A collection's vectors have length 1, one a text in order, and give a round's scores with the query's."""
     texts = ["the lamp\nburns", "bread", "tide and wind", "bread"]
     spec = _spec(bi_encoder, pooling=pooling, serializer="single-line@1")
@@ -200,7 +196,7 @@ async def test_vectors_are_those_that_scores_are_made_of(
     assert (documents @ query).tolist() == pytest.approx(list(scored.scores), abs=1e-6)
 
 
-async def test_vectors_of_documents_are_kept_for_rounds(bi_encoder: Path, pool: ThreadPoolExecutor) -> None:
+async def test_vectors_of_documents_are_kept_for_rounds(bi_encoder: Path, pool: Workers) -> None:
     """A document embedded with its collection costs a round no call."""
     async with _started(_spec(bi_encoder), pool) as stage:
         await stage.vectors([Text("bread"), Text("tide")])
@@ -209,14 +205,14 @@ async def test_vectors_of_documents_are_kept_for_rounds(bi_encoder: Path, pool: 
     assert scored.cost.calls == 2
 
 
-async def test_vectors_need_a_started_stage(bi_encoder: Path, pool: ThreadPoolExecutor) -> None:
+async def test_vectors_need_a_started_stage(bi_encoder: Path, pool: Workers) -> None:
     """Asking before the model is loaded is a fault of ours."""
     stage = EmbeddingReranker("small", _spec(bi_encoder), pool, time.monotonic)
     with pytest.raises(RuntimeError, match="started before it embeds"):
         await stage.vectors([Text("bread")])
 
 
-async def test_a_text_without_a_direction_has_no_vector(hollow: Path, pool: ThreadPoolExecutor) -> None:
+async def test_a_text_without_a_direction_has_no_vector(hollow: Path, pool: Workers) -> None:
     """The whole call fails like a round, and its error holds no text."""
     async with _started(_spec(hollow, pooling="mean"), pool) as stage:
         with pytest.raises(StageInvalidAnswer, match="small: not_a_number") as caught:

@@ -40,6 +40,7 @@ _RECORD_KEYS = {
     "degraded",
     "excluded",
     "effective_pairs",
+    "cached_pairs",
     "tokens",
     "truncated_pairs",
     "rank_changes_at_5",
@@ -49,7 +50,7 @@ _RECORD_KEYS = {
     "rounds",
 }
 _ROUND_KEYS = {"stage", "model", "sent", "scored", "blank", "refused", "outcome", "code", "elapsed_ms"}
-_COST_KEYS = {"calls", "tokens", "tokens_estimated", "truncated"}
+_COST_KEYS = {"calls", "tokens", "tokens_estimated", "truncated", "cached", "windows", "padding"}
 
 
 def _lines(stream: io.BytesIO) -> list[dict[str, Any]]:
@@ -109,6 +110,7 @@ def test_a_record_holds_the_decisions_values() -> None:
         "degraded": ["stage_timeout"],
         "excluded": 3,
         "effective_pairs": 7,
+        "cached_pairs": 0,
         "tokens": 120,
         "truncated_pairs": 3,
         "rank_changes_at_5": 4,
@@ -131,6 +133,9 @@ def test_a_record_holds_the_decisions_values() -> None:
                 "tokens_estimated": False,
                 "truncated": 3,
                 "compute_ms": 1.235,
+                "cached": 0,
+                "windows": 0,
+                "padding": 0,
             },
             {
                 "stage": "large",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from cascade import __version__
+from cascade.cache.store import LostReason, WriteDrop
 from cascade.rollout.activation import ActivationStep
 from cascade.rollout.guardrails.names import GuardrailName
 from cascade.rollout.shadow.outcome import ShadowOutcome
@@ -29,6 +30,7 @@ from cascade.types import (
     Lane,
     LevelReason,
     RetryOutcome,
+    StageCost,
     StageName,
     Verdict,
 )
@@ -47,6 +49,8 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_pairs": {"stage": _STAGES},
     "cascade_tokens": {"stage": _STAGES},
     "cascade_truncated_pairs": {"stage": _STAGES},
+    "cascade_windows": {"stage": _STAGES},
+    "cascade_padding_tokens": {"stage": _STAGES},
     "cascade_excluded_documents": {"stage": _STAGES, "why": set(Exclusion)},
     "cascade_stage_seconds": {"stage": _STAGES},
     "cascade_retries": {"stage": _STAGES, "outcome": set(RetryOutcome)},
@@ -72,6 +76,17 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_upstream_signal_silent": {"stage": _STAGES},
     "cascade_safe_mode": {},
     "cascade_evidence_mismatch": {"kind": {"certificate", "report"}},
+    "cascade_cache_lookups": {
+        "stage": _STAGES,
+        "arm": {"stable", "canary", "shadow"},
+        "outcome": {"hit", "shared", "miss", "fault"},
+    },
+    "cascade_cache_shared_wait_seconds": {},
+    "cascade_cache_evictions": {"why": set(LostReason)},
+    "cascade_cache_write_drops": {"why": set(WriteDrop)},
+    "cascade_cache_scores": {},
+    "cascade_cache_bytes": {},
+    "cascade_cache_breaker_open": {},
     "cascade_level": {},
     "cascade_level_pinned": {},
     "cascade_level_steps": {"why": set(LevelReason)},
@@ -181,6 +196,16 @@ def test_every_outcome_of_a_rollout_is_there_at_nought_and_is_counted(name: str,
     for outcome in outcomes:
         count(outcome)
         assert _value(metrics, name, outcome=outcome) == 1
+
+
+def test_what_an_embedded_stage_ran_besides_is_counted() -> None:
+    """Windows beyond the first, and padding, by stage."""
+    metrics = Metrics()
+    made = decision()
+    cost = StageCost(3, 90, tokens_estimated=False, truncated=0, windows=4, padding=7)
+    metrics.observe(replace(made, rounds=(replace(made.rounds[0], cost=cost),)))
+    for name, count in (("cascade_windows_total", 4), ("cascade_padding_tokens_total", 7)):
+        assert _value(metrics, name, stage=made.rounds[0].stage) == count
 
 
 def test_a_healthy_request_moves_the_counters_of_what_was_decided() -> None:

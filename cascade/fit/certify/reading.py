@@ -19,6 +19,7 @@ from cascade.replay.joined import joined
 from cascade.replay.queries import ReplayedQuery, is_judged, replayed
 from cascade.replay.same_text import TEXT_COLUMN
 from cascade.replay.table import ScoreTable, data_sha256
+from cascade.stages.fingerprint import completed
 from cascade.types import StageName
 
 __all__ = ["Read", "pairs_of", "read_for"]
@@ -129,7 +130,8 @@ def _check(table: ScoreTable, asked: Asked, calibration: Calibration | None) -> 
         here = table.conditions.get("scorers", {}).get(column, {}).get("fingerprint")
         if fitted.name != column:
             raise ConfigError(f"the calibration was fitted for {stage} {fitted.name}, and {column} is to be certified")
-        if here is not None and fitted.fingerprint is not None and here != fitted.fingerprint:
+        told = here is not None and fitted.fingerprint is not None
+        if told and completed(here) != completed(fitted.fingerprint or {}):
             raise ConfigError(f"column {column}: scored by another {stage} stage than the calibration was fitted on")
 
 

@@ -11,7 +11,7 @@ from cascade.errors import ConfigError
 from cascade.policy.release import Release
 from cascade.replay.logged.deciding import Decider
 from cascade.replay.record_lines import HeadLine
-from cascade.stages.fingerprint import fingerprint_of
+from cascade.stages.fingerprint import completed, fingerprint_of
 from cascade.stages.serializers import serializer
 from cascade.types import StageName
 
@@ -99,4 +99,4 @@ def _both(head: HeadLine, release: Release) -> Iterator[tuple[StageName, dict[st
     for stage, spec in specs.items():
         if spec is not None and stage in head.scorers:
             declared = fingerprint_of(spec, serializer(spec.serializer))
-            yield stage, dict(head.scorers[stage].fingerprint), asdict(declared)
+            yield stage, completed(head.scorers[stage].fingerprint), asdict(declared)

@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final
 
+from cascade.cache.stage import CachedStage
 from cascade.errors import StageBreakerOpen, StageError, StageOverloaded
 from cascade.guard.aside import aside
 from cascade.guard.deadline import Clock, Deadline
-from cascade.guard.events import Guarded
 from cascade.guard.expected_ms import ExpectedMs
 from cascade.rollout.shadow.parts import joined
-from cascade.stages.base import Congestion, Observed, Stage
+from cascade.stages.around import Around
+from cascade.stages.base import Stage
 from cascade.stages.congestion import is_pressed
 from cascade.stages.http import HttpReranker
 from cascade.text import Text
-from cascade.types import BreakerState, Fingerprint, ScoreSpace, StageName, StageScores
+from cascade.types import BreakerState, StageName, StageScores
 
 __all__ = ["AsideStage", "AsideStages"]
 
@@ -29,7 +30,7 @@ _Sized = tuple[Text, int]
 """A document, and the tokens of its pair: as its call counts them, else a part's own calls would find no room behind each other."""
 
 
-class AsideStage:
+class AsideStage(Around):
     """Score at another's stage, with what room is left over.
 
     A round goes part by part, each as large as the room that is left over when it leaves: nobody waits, and half of the
@@ -39,53 +40,13 @@ class AsideStage:
     """
 
     def __init__(self, inner: Stage, clock: Clock, paused: Callable[[], bool]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._clock = clock
         self._paused = paused
         self._room = inner.room if isinstance(inner, HttpReranker) else None
         self._texts = self._tokens = 0
         self._changed = asyncio.Event()
         self.expected = ExpectedMs(clock)
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        return self._inner.fingerprint
-
-    @property
-    def space(self) -> ScoreSpace:
-        return self._inner.space
-
-    @property
-    def observed(self) -> Observed | None:
-        return self._inner.observed
-
-    @property
-    def unusable(self) -> str | None:
-        return self._inner.unusable
-
-    @property
-    def congestion(self) -> Congestion | None:
-        return self._inner.congestion
-
-    @property
-    def guarded(self) -> Guarded | None:
-        return self._inner.guarded
-
-    @property
-    def takes_instruction(self) -> bool:
-        return self._inner.takes_instruction
-
-    async def start(self) -> None:
-        """Do nothing: whose stage it is starts it."""
-
-    async def look_again(self) -> bool:
-        return await self._inner.look_again()
-
-    async def returned(self) -> None:
-        await self._inner.returned()
-
-    async def aclose(self) -> None:
-        """Do nothing: whose stage it is closes it."""
 
     async def score(
         self,
@@ -209,7 +170,11 @@ class AsideStages:
 
     def of(self, stages: Mapping[StageName, Stage]) -> dict[StageName, Stage]:
         """Return the stages of a release as those use them whom nobody waits for."""
-        return {name: self._one(stage) for name, stage in stages.items()}
+        return {name: self._one_cached(stage) for name, stage in stages.items()}
+
+    def _one_cached(self, stage: Stage) -> Stage:
+        """Return the stage as it is used aside. What is kept of its scores is asked before its server is."""
+        return stage.aside(self._one(stage.inner)) if isinstance(stage, CachedStage) else self._one(stage)
 
     def _one(self, stage: Stage) -> AsideStage:
         known = self._known.get(id(stage))  # the stage is kept too, so that no other gets its identity

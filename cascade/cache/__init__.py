@@ -1,0 +1,1 @@
+"""The score cache: scores of pairs that were scored before, kept without their text."""

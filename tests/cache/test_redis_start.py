@@ -1,0 +1,48 @@
+"""A Redis is looked at once beside the start, so that one that is away is told before a request finds out."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cascade.testing.clock import run_virtual
+from tests.cache.kept_in_redis import KeptInRedis
+
+
+@pytest.mark.parametrize(
+    ("fails", "delay_s", "told"),
+    [(None, 0.001, None), (ConnectionError(), 0.001, "ConnectionError"), (None, 10.0, "TimeoutError")],
+)
+def test_whether_it_answers_is_found_out_beside_the_start(
+    fails: Exception | None, delay_s: float, told: str | None
+) -> None:
+    """The start waits for nothing, and it is told within a second."""
+
+    async def run() -> None:
+        kept = KeptInRedis()
+        kept.client.fails, kept.client.delay_s = fails, delay_s
+        await kept.store.start()
+        assert (kept.clock(), kept.reached) == (0.0, [])
+        await asyncio.sleep(1.1)
+        assert kept.reached == [told]
+        assert await kept.store.why_not() == told
+        await kept.store.aclose()
+
+    run_virtual(run())
+
+
+def test_a_store_that_is_closed_at_once_leaves_nothing_under_way() -> None:
+    """The first look is given up with the rest."""
+
+    async def run() -> None:
+        kept = KeptInRedis()
+        kept.client.delay_s = 0.5
+        await kept.store.start()
+        await asyncio.sleep(0.01)
+        await kept.store.aclose()
+        assert kept.clock() == pytest.approx(0.01)
+        assert kept.reached == []
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtual(run())

@@ -1,0 +1,41 @@
+"""The steps of the engine are measured one at a time, beside the default."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evals.bench.cpu_pairs import WORKLOADS, requests_of, texts_of
+from evals.bench.cpu_steps import VARIANTS, Variant, main, measured
+
+_MODELS = Path(__file__).parents[1] / "fixtures" / "models"
+
+
+async def test_every_variant_of_a_float32_model_scores_as_the_default_does(tmp_path: Path) -> None:
+    """Threads, sessions, batches, kept ids and a fused graph change the time alone."""
+    for name in ("fp32", "fp32-exact", "fp32-fused"):
+        (tmp_path / name).mkdir()
+        shutil.copy(_MODELS / "micro-ce.onnx", tmp_path / name / "model.onnx")
+        shutil.copy(_MODELS / "micro-ce" / "tokenizer.json", tmp_path / name)
+    requests = requests_of(
+        texts_of(None, 0), tmp_path / "fp32" / "tokenizer.json", WORKLOADS["short"], requests=2, candidates=5, seed=0
+    )
+    variants = {**VARIANTS, "of a model that is not there": Variant(folder="-absent")}
+    told, refused = await measured(variants, tmp_path / "fp32", requests, 2, 0)
+    assert set(told) == set(VARIANTS)
+    assert all(row["scores_off_by"] < 1e-4 for row in told.values())
+    assert all(row["least"] <= row["pairs_per_s"] <= row["most"] for row in told.values())
+    assert told["default"]["ratio"] == 1.0
+    assert set(refused) == {"of a model that is not there"}
+    assert "model.onnx" in refused["of a model that is not there"]
+
+
+@pytest.mark.parametrize("options", [["--rounds", "0"], ["--precision", "fp8"]])
+def test_bad_options_are_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is made."""
+    with pytest.raises(SystemExit) as ended:
+        main(options)
+    assert ended.value.code == 2
+    assert "error" in capsys.readouterr().err

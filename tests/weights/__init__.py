@@ -1,0 +1,1 @@
+"""Other forms of a model's weights."""
