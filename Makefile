@@ -1,4 +1,4 @@
-.PHONY: demo soak test test-browser test-clients test-engines check lock
+.PHONY: demo dist soak test test-browser test-clients test-engines test-package check lock
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +15,7 @@ demo: $(VENV)/installed
 	$(BIN)/python evals/demo.py
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 -m "not engines and not browser" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n 2 -m "not engines and not browser and not package" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 test-browser: $(VENV)/installed
 	scripts/browser
@@ -25,9 +25,17 @@ test-clients: $(VENV)/installed
 	scripts/clients install
 	$(BIN)/python -m pytest tests/clients
 
+test-package: $(VENV)/installed
+	$(BIN)/python -m pytest -m package tests/package
+
 test-engines: $(VENV)/installed
 	scripts/engines install
 	$(BIN)/python -m pytest -m engines tests/engines
+
+# The wheel, the archive of the sources, and the bill of materials of what the image installs.
+dist: $(VENV)/installed
+	$(BIN)/python -m build --no-isolation --outdir dist
+	scripts/sbom dist/cascade-rerank.cdx.json
 
 soak: $(VENV)/installed
 	$(BIN)/python -m evals.soak --seconds 600 --faults 10000 --seed 1

@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import orjson
+from chart_schema import values_schema
 from reference import configuration, metrics, signals
 
 from cascade.server.openapi import openapi
 
 _ROOT = Path(__file__).parents[1]
+_VALUES = _ROOT / "deploy" / "helm" / "cascade" / "values.schema.json"
 
 
 def main() -> int:
@@ -21,6 +23,7 @@ def main() -> int:
         _ROOT / "docs" / "configuration.md": configuration().encode(),
         _ROOT / "docs" / "metrics.md": metrics().encode(),
         _ROOT / "docs" / "signals.md": signals().encode(),
+        _VALUES: values_schema(_VALUES),
     }
     drifted = [path for path, text in made.items() if not path.is_file() or path.read_bytes() != text]
     if "--check" in sys.argv[1:]:

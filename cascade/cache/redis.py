@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -208,4 +209,5 @@ class RedisStore:
         for task in begun:
             task.cancel()
         await asyncio.gather(*begun, return_exceptions=True)
-        await self._redis.aclose(close_connection_pool=True)
+        with suppress(Exception):  # a connection that does not end well is given up, and stops nobody from stopping
+            await self._redis.aclose(close_connection_pool=True)

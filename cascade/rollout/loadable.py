@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from cascade.errors import ConfigError
-from cascade.policy.release import EmbeddingStage, OnnxStage, Release
-from cascade.stages.build import build_stages
+from cascade.policy.release import EmbeddingStage, OnnxStage, Release, Weights
+from cascade.stages.build import build_stages, specs_of
 from cascade.stages.engine.workers import worker_pool
 from cascade.stages.weights import find_model
+from cascade.types import StageName
 
 __all__ = ["check_embedded", "not_loadable"]
 
@@ -42,11 +43,18 @@ def check_embedded(release: Release, *, fetch: bool) -> None:
 
     ``fetch`` allows getting weights from a hub; without it those are not looked at.
     """
-    for spec in (release.stages.small, release.stages.large):
+    for name, spec in specs_of(release).items():
         if isinstance(spec, OnnxStage | EmbeddingStage):
             _check_libraries()
             if fetch or spec.weights.hub is None:
-                find_model(spec.weights)
+                _check_weights(name, spec.weights)
+
+
+def _check_weights(name: StageName, weights: Weights) -> None:
+    try:
+        find_model(weights)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _check_libraries() -> None:

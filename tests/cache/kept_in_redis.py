@@ -47,6 +47,8 @@ class ScriptedRedis:
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """Note that it was closed."""
         self.closed = bool(close_connection_pool)
+        if self.fails is not None:
+            raise self.fails
 
 
 class KeptInRedis:

@@ -1,4 +1,4 @@
-"""A Redis is looked at once beside the start, so that one that is away is told before a request finds out."""
+"""Start and end of a store in a Redis: neither waits for it nor fails by it, and one that is away is told at once."""
 
 from __future__ import annotations
 
@@ -44,5 +44,18 @@ def test_a_store_that_is_closed_at_once_leaves_nothing_under_way() -> None:
         assert kept.clock() == pytest.approx(0.01)
         assert kept.reached == []
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtual(run())
+
+
+def test_a_connection_that_does_not_end_well_stops_nobody_from_stopping() -> None:
+    """What the library raises then is of no use to anybody."""
+
+    async def run() -> None:
+        kept = KeptInRedis()
+        await kept.store.start()
+        kept.client.fails = TimeoutError()
+        await kept.store.aclose()
+        assert kept.client.closed
 
     run_virtual(run())

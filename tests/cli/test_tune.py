@@ -162,6 +162,8 @@ def test_a_signal_ends_it_and_leaves_nothing(
     folder = tmp_path / "out"
     folder.mkdir()
     path = _release(release, _stages(weights))
+    inherited = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     before = signal.getsignal(ended)
 
     def end_it() -> None:
@@ -180,6 +182,7 @@ def test_a_signal_ends_it_and_leaves_nothing(
     finally:
         over.set()
         ender.join()
+        signal.signal(signal.SIGINT, inherited)
     assert done.status == status
     assert re.fullmatch(rf"cascade: ended by {ended.name} at .+: nothing is written", done.err.splitlines()[-1])
     assert list(folder.iterdir()) == []

@@ -3,14 +3,14 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from .install import CLIENTS
 
-__all__ = ["Answers", "Found", "Outcome", "Raised", "ask"]
+__all__ = ["Answers", "Found", "Outcome", "Raised", "ask", "run"]
 
 _DRIVER: Final = Path(__file__).resolve().parent / "driver.py"
 _PATIENCE_S: Final = 300.0
@@ -55,20 +55,25 @@ class Answers:
     strayed: tuple[str, ...]
 
 
-def ask(requests: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Answers:
-    """Send the requests of each client and case; see the driver for their form."""
+def run(arguments: Sequence[str | Path], stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
+    """Run the clients' Python with few variables of the environment and these; return what it wrote."""
     assert CLIENTS.marker.exists(), f"{CLIENTS.folder.name} is not installed: run scripts/clients install"
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     done = subprocess.run(
-        [CLIENTS.bin / "python", _DRIVER],
-        input=json.dumps(requests).encode(),
+        [CLIENTS.bin / "python", *arguments],
+        input=stdin,
         capture_output=True,
         check=False,
         timeout=_PATIENCE_S,
-        env=inherited | _SETTINGS,
+        env=inherited | _SETTINGS | dict(variables or {}),
     )
     assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]
-    told = json.loads(done.stdout)
+    return done.stdout
+
+
+def ask(requests: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Answers:
+    """Send the requests of each client and case; see the driver for their form."""
+    told = json.loads(run([_DRIVER], json.dumps(requests).encode()))
     outcomes = {
         name: {case: _outcome(outcome) for case, outcome in cases.items()} for name, cases in told["outcomes"].items()
     }

@@ -60,7 +60,7 @@ def test_what_cannot_be_built_is_told(stage: dict[str, Any], told: str) -> None:
 def test_weights_on_this_machine_are_looked_at_and_those_on_a_hub_are_not(tmp_path: Path) -> None:
     """A folder without a model is told; nothing is fetched unless that is allowed."""
     (sentence,) = not_loadable(_embedded(folder=str(tmp_path)), {})
-    assert sentence == f"weights: model.onnx is not in {tmp_path}"
+    assert sentence == f"small: weights: model.onnx is not in {tmp_path}"
     assert not_loadable(_embedded(hub="nobody/nothing", revision="ab" * 20), {}) == []
 
 
