@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -174,13 +175,11 @@ def _tables(paths: list[Path], conditions: tuple[str, ...]) -> list[ScoreTable]:
 
 
 def _versions() -> dict[str, str]:
-    import sklearn
-
     return {
         "cascade": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "scikit-learn": sklearn.__version__,
+        "scikit-learn": version("scikit-learn"),
     }
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from cascade.server.http import JSON
 
-__all__ = ["body_of", "refused"]
+__all__ = ["body_of", "from_a_page", "refused"]
 
 
 async def body_of(http: Request, *, most_bytes: int, most_seconds: float) -> bytes | Response:
@@ -28,6 +28,16 @@ async def body_of(http: Request, *, most_bytes: int, most_seconds: float) -> byt
     except TimeoutError:
         return refused(408, f"the body had not arrived after {most_seconds:g} seconds")
     return bytes(raw)
+
+
+def from_a_page(http: Request) -> Response | None:
+    """Refuse what comes by way of a web page: whoever can open one could then change things at a listener without keys.
+
+    A browser names its page in every request that changes something.
+    """
+    if "origin" in http.headers or "sec-fetch-site" in http.headers:
+        return refused(403, "a browser may look, not change anything")
+    return None
 
 
 def refused(status: int, rule: str, **more: Any) -> Response:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cascade.errors import ConfigError
-from cascade.server.admin_body import body_of, refused
+from cascade.server.admin_body import body_of, from_a_page, refused
 from cascade.server.http import JSON
 from cascade.server.service import Service
 
@@ -29,6 +29,8 @@ async def pin_level(service: Service, http: Request) -> Response:
 
     A request under way ends as it began.
     """
+    if (no := from_a_page(http)) is not None:
+        return no
     raw = await body_of(http, most_bytes=_MOST_BYTES, most_seconds=_MOST_SECONDS)
     if isinstance(raw, Response):
         return raw

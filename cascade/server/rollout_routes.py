@@ -16,7 +16,7 @@ from cascade.rollout.activation import Refused
 from cascade.rollout.history import MOST_ENTRIES
 from cascade.rollout.ports import RolloutDesk
 from cascade.rollout.tar import LARGEST_TAR
-from cascade.server.admin_body import body_of, refused
+from cascade.server.admin_body import body_of, from_a_page, refused
 from cascade.server.http import JSON, as_json, validate
 from cascade.server.rollout_asked import AskedAbort, AskedPromotion, AskedStart
 from cascade.server.service import Service
@@ -126,13 +126,9 @@ async def _taken(desk: RolloutDesk, raw: bytes) -> dict[str, Any]:
 
 
 def _may_not_change(service: Service, http: Request, content_type: str) -> Response | None:
-    """Refuse what comes by way of a web page: whoever can open one could then roll out at a listener without keys.
-
-    A page of another site can send some types of content without asking first, these not; and a browser names its
-    page in every request that changes something.
-    """
-    if "origin" in http.headers or "sec-fetch-site" in http.headers:
-        return refused(403, "a browser may look, not change anything")
+    """Refuse what comes by way of a web page, whose scripts can send some types of content without asking first, these not."""
+    if (no := from_a_page(http)) is not None:
+        return no
     sent = http.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sent != content_type:
         return refused(415, f"content-type: must be {content_type}")

@@ -17,7 +17,7 @@ __all__ = ["Serializer", "serializer"]
 class Serializer:
     """Put fixed text around query and document.
 
-    Prefix and suffix are joined, never substituted into: no document can change a template.
+    Prefix and suffix are joined, never substituted into. A model's control words in a document are not taken out.
     With ``single_line`` every run of white space becomes one space first. A serializer with an
     ``instruction`` owns the model's template: the instruction, the caller's or this default, stands
     between the query's prefix and ``after_instruction``, and the server must add no template of its own.

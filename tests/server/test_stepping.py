@@ -234,6 +234,17 @@ async def test_a_level_that_cannot_be_pinned_is_refused(body: bytes, status: int
     assert (await served.admin.get("/status")).json()["stepping"]["pinned"] is False
 
 
+@pytest.mark.parametrize(
+    "header", [{"origin": "http://sidecar.test"}, {"origin": "null"}, {"sec-fetch-site": "same-origin"}]
+)
+async def test_a_web_page_cannot_pin_a_level(header: dict[str, str]) -> None:
+    """Whoever can open one could else step a listener without keys down."""
+    served = sidecar(release=release_of(levels=LEVELS))
+    answer = await served.admin.put("/level", content=b'{"level": "degraded-1"}', headers=header)
+    assert (answer.status_code, answer.json()["detail"]) == (403, "a browser may look, not change anything")
+    assert (await served.admin.get("/status")).json()["stepping"]["pinned"] is False
+
+
 @pytest.mark.parametrize(("gone", "status"), [(True, 499), (False, 408)])
 def test_an_operator_who_leaves_or_never_ends_is_no_fault_of_ours(*, gone: bool, status: int) -> None:
     """A body that does not come is waited for five seconds, so that it holds up no stop."""
