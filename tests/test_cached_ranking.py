@@ -17,7 +17,7 @@ from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
 from cascade.types import Arm, Candidate, Ranking, Request, StageName
-from tests.cache.arrange import cache_of, spec_of
+from tests.cache.arrange import RefusesAlone, cache_of, spec_of
 from tests.scenario import release_data
 
 _DOCUMENTS = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "", " \t")
@@ -41,7 +41,7 @@ _scores = st.dictionaries(
 
 def _stages(scores: Mapping[tuple[str, str], float], refused: str, *, listwise: bool) -> dict[StageName, ScriptedStage]:
     def score_of(sign: float) -> ScriptedStage:
-        return ScriptedStage(
+        return RefusesAlone(
             lambda query, text: sign * scores.get((query, text), float(len(text))),
             refuses=lambda text: text == refused,
             is_listwise=listwise,

@@ -23,7 +23,7 @@ from cascade.stages.serializers import serializer
 from cascade.stages.verdicts import EVERY_REFUSED
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import Arm, StageName, StageScores
+from cascade.types import Arm, Exclusion, StageName, StageScores
 
 __all__ = ["SECRET", "Cached", "RefusesAlone", "arranged", "by_length", "cache_of", "keys_of", "spec_of", "texts"]
 
@@ -101,7 +101,8 @@ class RefusesAlone(ScriptedStage):
 
     async def score(self, *args: Any, **fields: Any) -> Any:
         scored = await ScriptedStage.score(self, *args, **fields)
-        if all(score is None for score in scored.scores):
+        refused = Exclusion.REFUSED in scored.excluded.values()
+        if refused and all(score is None for score in scored.scores):
             raise StageRefused("small", EVERY_REFUSED, elapsed_ms=0.0, budget_ms=1.0, sent=len(scored.scores))
         return scored
 
