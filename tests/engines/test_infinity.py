@@ -3,6 +3,7 @@
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -189,7 +190,8 @@ async def test_rounds_at_the_same_time_keep_their_scores_apart(infinity: Server)
 async def test_a_round_ends_at_its_deadline_while_the_server_works_on(infinity: Server) -> None:
     """It does not cancel: the round is over in time, the queue is not, and the next round is scored all the same."""
     few, many = documents(9), [text * 4 for text in documents(2000)]
-    async with open_stage(infinity, "infinity", chunk_texts=100, chunk_tokens=10**6, max_in_flight_texts=4096) as stage:
+    limits: dict[str, Any] = {"chunk_texts": 100, "chunk_tokens": 10**6, "max_in_flight_texts": 4096}
+    async with open_stage(infinity, "infinity", adaptive_limit=False, **limits) as stage:
         before = await score(stage, QUERY, few)
         began = time.monotonic()
         with pytest.raises(StageTimeout) as caught:
