@@ -36,8 +36,11 @@ PATIENT_MS, SHORT_MS = 20_000.0, 150.0
 
 @asynccontextmanager
 async def stage_at(url: str, **fields: Any) -> AsyncIterator[HttpReranker]:
-    """Give a stage with the transport that serves, not started: discovery has tests of its own."""
-    spec = tei_spec(url=url, **fields)
+    """Give a stage with the transport that serves, not started: discovery has tests of its own.
+
+    A machine that stands still for a second is no fault of its server: connections have as long as rounds.
+    """
+    spec = tei_spec(url=url, **{"connect_ms": int(PATIENT_MS), **fields})
     upstream = Upstream(spec.url, build_transport(spec), connect_ms=spec.connect_ms)
     stage = HttpReranker("large", spec, TeiWire(raw_scores=True), upstream, asyncio.get_running_loop().time)
     try:
