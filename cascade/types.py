@@ -25,6 +25,7 @@ __all__ = [
     "Lane",
     "Level",
     "LevelReason",
+    "Movement",
     "QueryClass",
     "RankedCandidate",
     "Ranking",
@@ -119,6 +120,8 @@ class ScoreSpace(StrEnum):
     LOGIT = "logit"
     PROBABILITY = "probability"
     COSINE = "cosine"
+    RANK = "rank"
+    """Of a stage that orders lists: a place in its order and nothing else, (n - rank) / n with rank from zero."""
 
 
 class QueryClass(StrEnum):
@@ -225,8 +228,8 @@ class Request:
 class Fingerprint:
     """What a stage's scores depend on. Two stages with equal fingerprints score alike.
 
-    ``mode`` is how the sidecar's own engine runs a model, as far as that may move scores: None where it is as ever, each
-    pair a call, its beginning alone, the output as it is, and of servers. What was written before there was one had none.
+    ``mode`` is how the sidecar's own engine runs a model, or how a model is asked for an order, as far as that may move
+    scores: None where it is as ever, each pair a call, its beginning alone, the output as it is, and of servers that score. What was written before there was one had none.
     """
 
     model: str
@@ -254,6 +257,8 @@ class StageCost:
     ``server_ms`` is the total as the server tells it, ``room_ms`` the wait for room among the texts in flight.
     ``windows`` counts what was scored of long documents beyond their first window, and ``padding`` the tokens that
     filled up batches computed here, beside ``tokens``.
+    ``repaired`` counts what had to be mended of an order that is no permutation, and ``prefix_tokens`` those of ``tokens``
+    that the server says it had in its prefix cache, None where it does not say.
     ``cached`` counts documents that have a score and were not sent, since it was kept or being made; they are in none of
     the other counts.
     """
@@ -270,6 +275,8 @@ class StageCost:
     cached: int = 0
     windows: int = 0
     padding: int = 0
+    repaired: int = 0
+    prefix_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,13 +357,28 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Movement:
+    """How far the large stage moved the small stage's first ten, or as many as there are.
+
+    ``overlap`` is the share of them that are among the first ten afterwards, ``displacement`` the mean of the places that
+    each was moved by, up or down.
+    """
+
+    overlap: float
+    displacement: float
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Everything that was decided for one request, without text.
 
     The log line, the metrics, the headers and ``explain`` derive from it. Indices are positions in
     the request's candidates. ``depth_reason`` is a `DepthReason`, ``signals`` those that the release's
     rules read, and ``misfit`` is why the calibration did not hold, where the safe mode decided. ``arm`` is the one of
-    the rollout that decided; with one release it is ``stable``.
+    the rollout that decided; with one release it is ``stable``. ``ranks_only`` tells that the outward scores say the rank
+    and nothing else. ``movement`` is None where there were not two orders, and ``best_small`` the best small score as the
+    calibration's reference counts it, None without one: no parts of what was decided, so decisions that differ in them
+    alone are equal. Nor is ``trace_id``, None where the request is of no trace.
     """
 
     id: str
@@ -384,6 +406,10 @@ class Decision:
     total_ms: float
     own_ms: float
     arm: Arm = Arm.STABLE
+    ranks_only: bool = False
+    movement: Movement | None = field(default=None, compare=False)
+    best_small: float | None = field(default=None, compare=False)
+    trace_id: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,7 +197,7 @@ def _spaced_scores(space: ScoreSpace) -> st.SearchStrategy[float]:
     match space:
         case ScoreSpace.LOGIT:
             return st.integers(-80, 80).map(lambda number: number / 4)
-        case ScoreSpace.PROBABILITY:
+        case ScoreSpace.PROBABILITY | ScoreSpace.RANK:
             return st.integers(0, 16).map(lambda number: number / 16)
         case ScoreSpace.COSINE:
             return st.integers(-16, 16).map(lambda number: number / 16)
@@ -205,7 +205,7 @@ def _spaced_scores(space: ScoreSpace) -> st.SearchStrategy[float]:
 
 @st.composite
 def _scripts(draw: st.DrawFn, delays: st.SearchStrategy[float], *, healthy: bool) -> Script:
-    space = draw(st.sampled_from(ScoreSpace))
+    space = draw(st.sampled_from([space for space in ScoreSpace if space is not ScoreSpace.RANK]))
     failures = st.sampled_from((None, None, *STAGE_ERRORS, ValueError("a fault"), KeyError("a fault")))
     return Script(
         scores=draw(st.dictionaries(st.sampled_from(_TEXTS), _spaced_scores(space))),

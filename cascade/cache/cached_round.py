@@ -10,10 +10,13 @@ from typing import Any, Final
 
 from cascade.cache.flights import Flight, Outcome
 from cascade.cache.score_cache import Looked, ScoreCache
+from cascade.cache.store import Found
 from cascade.errors import StageError, StageRefused, StageTimeout
 from cascade.guard.deadline import Deadline
 from cascade.stages.added_cost import added
 from cascade.stages.verdicts import EVERY_REFUSED
+from cascade.telemetry.span_schema import Attribute, SpanName
+from cascade.telemetry.spans import child
 from cascade.text import Text
 from cascade.types import Arm, Exclusion, StageCost, StageName, StageScores
 
@@ -81,7 +84,20 @@ class CachedRound:
         self, distinct: Mapping[bytes, Text], count: int, *, whole: bool
     ) -> tuple[dict[bytes, Text], dict[bytes, Flight]]:
         """Return what is not kept, and of that what is being scored already."""
-        found = await self.cache.store.get(list(distinct), self.deadline, use=self._is_of_traffic)
+        with child(SpanName.CACHE) as span:
+            found = await self.cache.store.get(list(distinct), self.deadline, use=self._is_of_traffic)
+            missing, flights, looked = self._found(found, distinct, count, whole=whole)
+            span.set(Attribute.CACHE_HITS, looked.hits)
+            span.set(Attribute.CACHE_SHARED, looked.shared)
+            span.set(Attribute.CACHE_MISSES, looked.misses)
+            span.set(Attribute.CACHE_FAULTS, looked.faults)
+        self.cache.events.looked(self.name, self.arm, looked)
+        return missing, flights
+
+    def _found(
+        self, found: Found, distinct: Mapping[bytes, Text], count: int, *, whole: bool
+    ) -> tuple[dict[bytes, Text], dict[bytes, Flight], Looked]:
+        """Take in what is kept; return what is not, what of that is being scored already, and how many are which."""
         kept, is_known = found.scores, self.is_known()
         if len(kept) < len(distinct) and (whole or not is_known):
             kept = {}
@@ -92,8 +108,7 @@ class CachedRound:
         faults = min(found.faults, len(missing) - len(flights))
         hits, shared = len(kept), len(flights) + count - len(distinct)
         looked = Looked(hits, shared, misses=len(missing) - len(flights) - faults, faults=faults)
-        self.cache.events.looked(self.name, self.arm, looked)
-        return missing, flights
+        return missing, flights, looked
 
     async def _send(self, missing: Mapping[bytes, Text], call_id: str) -> None:
         """Have documents scored, keep their scores, and tell those who wait for them."""
@@ -107,7 +122,8 @@ class CachedRound:
             self.costs.append(scored.cost)
             self.shortened |= {keys[position] for position in scored.shortened}
             self.known.update(zip(keys, _outcomes(scored), strict=True))
-            if self._is_of_traffic and self.is_known():
+            # an order that was mended is answered as such once: kept or handed on, nothing would tell of it
+            if self._is_of_traffic and self.is_known() and not scored.cost.repaired:
                 outcomes = {key: self.known[key] for key in keys}
         except StageError as error:
             if error.code != EVERY_REFUSED:
@@ -137,7 +153,7 @@ class CachedRound:
         if patience_ms <= 0:  # sending them instead would not end in time either
             patience_ms = remaining_ms
         try:
-            with suppress(TimeoutError):
+            with child(SpanName.CACHE_WAIT), suppress(TimeoutError):
                 async with asyncio.timeout(patience_ms / 1000):
                     for flight in dict.fromkeys(flights.values()):
                         await flight.ended()

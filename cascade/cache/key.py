@@ -35,6 +35,7 @@ _HOW_IT_IS_REACHED: Final = frozenset(
         "retries",
         "retry_share",
         "breaker",
+        "attention",
     }
 )
 """Fields of a stage that say nothing of its scores. All others count, those that are yet to come too."""

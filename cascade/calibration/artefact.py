@@ -23,6 +23,8 @@ __all__ = [
     "IsotonicMap",
     "PlattMap",
     "PricePoint",
+    "Reference",
+    "ReferenceBins",
     "ReliabilityRow",
     "ScorerIdentity",
     "SecondRoundModel",
@@ -31,6 +33,7 @@ __all__ = [
     "ValidRange",
     "artefact_bytes",
     "artefact_digest",
+    "broken_rule",
     "parse_artefact",
 ]
 
@@ -190,6 +193,30 @@ class FinalOrder(_Frozen):
     high: float
 
 
+class ReferenceBins(_Frozen):
+    """How a number is distributed over the training queries: rising edges, and the share in each bin between them."""
+
+    edges: Vector
+    shares: tuple[Annotated[float, Field(gt=0, le=1)], ...]
+
+    @model_validator(mode="after")
+    def _as_many(self) -> Self:
+        if len(self.shares) != len(self.edges) + 1 or list(self.edges) != sorted(self.edges):
+            raise ValueError("edges must rise, and shares be one more")
+        return self
+
+
+class Reference(_Frozen):
+    """What live traffic is held against: the best small score among the first ``candidates``, and the margin at k.
+
+    Small scores are on the scale where a constant may be added.
+    """
+
+    candidates: int = Field(ge=1)
+    score: ReferenceBins
+    margin: ReferenceBins
+
+
 class CalibrationArtefact(_Frozen):
     """Everything that fitting learnt, as numbers."""
 
@@ -213,6 +240,7 @@ class CalibrationArtefact(_Frozen):
     score_maps_target: str = ""
     reliability: tuple[ReliabilityRow, ...] = ()
     final_order: FinalOrder | None = None
+    reference: Reference | None = None
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -232,11 +260,11 @@ def parse_artefact(data: bytes, where: object) -> CalibrationArtefact:
         return CalibrationArtefact.model_validate_json(data)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
-        told = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'file'}: {_rule(fault)}" for fault in faults[:5])
+        told = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'file'}: {broken_rule(fault)}" for fault in faults[:5])
     raise ConfigError(f"calibration {where}: {told}")
 
 
-def _rule(fault: ErrorDetails) -> str:
+def broken_rule(fault: ErrorDetails) -> str:
     """Tell the rule that a key breaks. Of pydantic's own texts, only that of an unknown tag quotes the value."""
     if fault["type"] != "union_tag_invalid":
         return fault["msg"]

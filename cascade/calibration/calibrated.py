@@ -126,6 +126,16 @@ class Calibration:
             acceptable = float(_sigmoid(np.array(odds)))
         return Estimates(k, float(p[:, 0].max()), gap, doubt, loss, acceptable)
 
+    def best_small(self, scores: Mapping[int, float]) -> float | None:
+        """Return the best raw small score (by index) as the reference counts it, None where it cannot be compared."""
+        reference = self.artefact.reference
+        if reference is None:
+            return None
+        head = [scores[index] for index in range(reference.candidates) if index in scores]
+        if len(head) < reference.candidates:
+            return None
+        return float(to_additive_space(np.array(max(head)), self.artefact.small.space))
+
     def relevance(self, stage: Literal["small", "large"], score: float) -> float | None:
         """Return the calibrated probability that a document of this raw score is relevant, None without a map."""
         score_map = self.score_maps.get(stage)

@@ -24,6 +24,7 @@ class Basis(StrEnum):
 
     CONSTANT = "constant"
     RECORDS = "records"
+    METRICS = "metrics"
     REPORT = "report"
     WORST = "worst case"
 

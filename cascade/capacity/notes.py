@@ -52,7 +52,7 @@ def _worst(plan: LevelPlan) -> Iterator[str]:
         if stage.demand.basis is Basis.WORST:
             yield (
                 f"WORST CASE: nothing tells how many pairs level {plan.name} sends to {stage.stage}; planned for the most "
-                f"that it may send, {stage.pairs:.1f} a query. Give --report or --records of this release"
+                f"that it may send, {stage.pairs:.1f} a query. Give --report, --records or --metrics of this release"
             )
 
 

@@ -21,6 +21,7 @@ from cascade.cli.capacity_inputs import (
     Arriving,
     have_of,
     levels_of,
+    traffic_from_metrics,
     traffic_from_records,
     traffic_from_workload,
     written_throughputs,
@@ -43,6 +44,14 @@ def capacity(
     records: Annotated[
         list[Path] | None,
         typer.Option("--records", help="Decision records in place of a workload; repeat it.", show_default=False),
+    ] = None,
+    metrics: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--metrics",
+            help="What /metrics printed, in place of a workload; repeat it for later scrapes of the same process.",
+            show_default=False,
+        ),
     ] = None,
     throughput: Annotated[
         list[str] | None,
@@ -91,7 +100,7 @@ def capacity(
     """Plan replicas of each stage for a workload, at every level of a release, with headroom. No server is asked."""
     named = None if release is None or "://" in release else str(named_release(release))
     loaded = read_release(load_settings({"release": named or release}, environment={}), offline(os.environ))
-    arriving = _arriving(loaded, workload, records or [], window_seconds, burst)
+    arriving = _arriving(loaded, workload, records or [], metrics or [], window_s=window_seconds, burst=burst)
     if not 0 < growth < math.inf:
         raise ConfigError("--growth: write a number above 0")
     arrivals = arriving.traffic.arrivals.grown(growth)
@@ -125,15 +134,24 @@ def capacity(
 
 
 def _arriving(
-    loaded: LoadedRelease, workload: Path | None, records: list[Path], window_s: float, burst: float | None
+    loaded: LoadedRelease,
+    workload: Path | None,
+    records: list[Path],
+    metrics: list[Path],
+    *,
+    window_s: float,
+    burst: float | None,
 ) -> Arriving:
     """Return what arrives, by the one way that was named."""
-    if (workload is None) == (not records):
-        raise ConfigError("name either --workload or --records")
+    if sum(map(bool, (workload, records, metrics))) != 1:
+        raise ConfigError("name one of --workload, --records and --metrics")
     if burst is not None and not 1 <= burst < math.inf:
         raise ConfigError("--burst: write a number from 1 up")
+    factor = 1.0 if burst is None else burst
+    if metrics:
+        return traffic_from_metrics(metrics, loaded, burst_factor=factor)
     if workload is None:
-        return traffic_from_records(records, loaded, window_s=window_s, burst_factor=1.0 if burst is None else burst)
+        return traffic_from_records(records, loaded, window_s=window_s, burst_factor=factor)
     found = traffic_from_workload(workload)
     if burst is None:
         return found

@@ -15,6 +15,8 @@ from cascade.capacity.headroom import MOST_REPLICAS
 from cascade.capacity.planning import PlannedLevel
 from cascade.capacity.record_traffic import FEW_RECORDS, Counts, Digests, traffic_of_records
 from cascade.capacity.report_shares import report_shares
+from cascade.capacity.scrape import Scrape, read_scrape
+from cascade.capacity.scraped_traffic import traffic_of_scrapes
 from cascade.capacity.throughput import merged, parse_inline
 from cascade.capacity.traffic import Traffic
 from cascade.capacity.workload import traffic_of
@@ -24,7 +26,15 @@ from cascade.policy.release import policy_digest
 from cascade.rollout.load import LoadedRelease
 from cascade.rollout.strict_yaml import parse_mapping
 
-__all__ = ["Arriving", "have_of", "levels_of", "traffic_from_records", "traffic_from_workload", "written_throughputs"]
+__all__ = [
+    "Arriving",
+    "have_of",
+    "levels_of",
+    "traffic_from_metrics",
+    "traffic_from_records",
+    "traffic_from_workload",
+    "written_throughputs",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,27 @@ def traffic_from_records(
     files = [{"name": path.name, "sha256": _digest(path)} for path in paths]
     conditions = {"files": files, "window_seconds": window_s, "counts": asdict(found.counts)}
     return Arriving(found.traffic, found.evidence, {"records": conditions}, tuple(_told(found.counts)))
+
+
+def traffic_from_metrics(paths: Sequence[Path], loaded: LoadedRelease, *, burst_factor: float) -> Arriving:
+    """Read scrapes of one process, in order of time. Raises ConfigError naming the file."""
+    found = traffic_of_scrapes(
+        [_scrape(path) for path in paths],
+        burst_factor=burst_factor,
+        digest=loaded.digest,
+        first_level=level_names(loaded.release)[0],
+    )
+    files = [{"name": path.name, "sha256": _digest(path)} for path in paths]
+    return Arriving(found.traffic, found.evidence, {"metrics": {"files": files}}, found.notes)
+
+
+def _scrape(path: Path) -> Scrape:
+    try:
+        return read_scrape(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"metrics {path}: cannot be read: {type(error).__name__}") from None
+    except ConfigError as error:
+        raise ConfigError(f"metrics {path}: {error}") from None
 
 
 def levels_of(

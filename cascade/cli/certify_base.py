@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cascade.cli.eval_policy import policy_of_release, release_without_servers
+from cascade.errors import ConfigError
 from cascade.policy.levels import NORMAL, at_level, level_names
 from cascade.policy.release import policy_digest
 from cascade.replay.policy import Policy
@@ -33,6 +34,12 @@ class Base:
         """Read it, with the calibration that it names and the policies of its load levels. Raises ConfigError."""
         policy = policy_of_release(path, calibration)
         loaded = release_without_servers(path)
+        large = loaded.release.stages.large
+        if large is not None and large.orders:
+            raise ConfigError(
+                f"--release: adapter {large.adapter} orders the list that it is shown, and no table tells what it would write "
+                "of another: there is nothing to certify"
+            )
         levels = {}
         for name in level_names(loaded.release)[1:]:
             level = at_level(loaded.release, name)

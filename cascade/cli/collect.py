@@ -100,6 +100,13 @@ def collect(
     specs = {StageName.SMALL: loaded.stages.small, StageName.LARGE: loaded.stages.large}
     there = [stage for stage, spec in specs.items() if spec is not None]
     columns = scorer_columns(there, None if scorers is None else scorers.split(","), name or [])
+    for stage in columns.values():
+        spec = specs[stage]
+        if spec is not None and spec.orders:
+            raise ConfigError(
+                f"stage {stage}: adapter {spec.adapter} orders the list that it is shown, so a document has no score to be "
+                "kept; leave it out with --scorers"
+            )
     check_output(out)
     collection = load_collection(dataset, qrels)
     asked = Asked(collection, choose_queries(collection, queries), columns, out, depth, dense, concurrency)

@@ -16,6 +16,8 @@ from cascade.rollout.loadable import check_embedded
 from cascade.server.building import query_hash, read_bundle, read_release
 from cascade.server.caching import check_cache
 from cascade.server.gate import check_keys
+from cascade.server.tls import check_tls
+from cascade.server.tracing import check_tracing
 from cascade.stages.build import build_stages
 from cascade.stages.engine.workers import worker_pool
 
@@ -26,14 +28,16 @@ app = typer.Typer(no_args_is_help=True, help="Check and show settings and the re
 
 @app.command()
 def validate(release: ReleaseFile = None, config: ConfigFile = None) -> None:
-    """Check settings, release, credentials, CA bundles, libraries and weights; print the release or what is wrong."""
+    """Check settings, release, credentials, certificates, libraries and weights; print the release or what is wrong."""
     settings = settings_from(config, release=release)
     bundle = read_bundle(settings)
     loaded = bundle.loaded
     level_named(loaded.release, settings.level)
     query_hash(settings.query_hash_key_file)
     check_keys(settings)
+    check_tls(settings)
     check_cache(settings, os.environ)
+    check_tracing(settings)
     pool = worker_pool(1)
     build_stages(loaded.release, clock=time.monotonic, pool=pool, environment=os.environ)
     pool.close()

@@ -12,6 +12,7 @@ from typing import Annotated
 import orjson
 import typer
 
+from cascade.cli.doctor_tls import certificates, print_certificates
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
 from cascade.policy.release import Release
 from cascade.rollout.bundle import Bundle
@@ -35,9 +36,9 @@ def doctor(
     config: ConfigFile = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Examine the stages of a release, and the score cache: what serves them, whether it scores right, how fast, what to change.
+    """Examine the stages of a release, certificates and the score cache: what serves them, whether it scores right, how fast, what to change.
 
-    Exits with 1 where a stage does not score right. A Redis that does not answer costs no answer, and no exit status.
+    Exits with 1 where a stage does not score right, or a listener's certificate cannot be used. A Redis that does not answer costs no answer, and no exit status.
     """
     configure_logging("error", sys.stderr.buffer)
     settings = settings_from(config, release=release)
@@ -45,17 +46,23 @@ def doctor(
     found = asyncio.run(_examine(bundle.loaded.release, settings))
     tuned = _tuned(bundle, settings)
     found = {name: replace(each, advice=(*each.advice, *tuned.get(name, ()))) for name, each in found.items()}
+    shown = asyncio.run(certificates(settings, bundle.loaded.release, time.time()))
     kind, why_not = asyncio.run(examine_cache(settings, os.environ, time.monotonic))
     if json:
-        told = {**{str(k): asdict(v) for k, v in found.items()}, "cache": {"kind": kind, "why_not": why_not}}
+        told = {
+            **{str(k): asdict(v) for k, v in found.items()},
+            "certificates": [asdict(each) for each in shown],
+            "cache": {"kind": kind, "why_not": why_not},
+        }
         sys.stdout.buffer.write(orjson.dumps(told, option=_OPTIONS) + b"\n")
     else:
         for name, examination in found.items():
             _print(name, examination)
+        print_certificates(shown)
         typer.echo(f"cache\n  kept in  {kind}")
         if why_not is not None:
             typer.echo(f"  change   {why_not}")
-    if any(examination.probe.verdict != "ok" for examination in found.values()):
+    if any(each.probe.verdict != "ok" for each in found.values()) or any(each.days is None for each in shown):
         raise typer.Exit(1)
 
 

@@ -50,6 +50,8 @@ class ExplainedRound(_Line):
     cached: Count = 0
     windows: Count = 0
     padding: Count = 0
+    repaired: Count = 0
+    prefix_tokens: Count | None = None
 
 
 class ExplainedWould(_Line):

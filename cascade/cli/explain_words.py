@@ -100,13 +100,15 @@ def _round(one: ExplainedRound) -> str:
     padded = f" and {one.padding} of padding" if one.padding else ""
     more = f", {one.windows} further windows of long documents" if one.windows else ""
     cut = f", {one.truncated} pairs not read in full" if one.truncated else ""
+    mended = f", an order in which {one.repaired} things had to be mended" if one.repaired else ""
+    held = f", {one.prefix_tokens} of them in the server's prefix cache" if one.prefix_tokens else ""
     kept = ", of those from the cache it is not known what was read" if one.cached else ""
     asked = "asked for" if one.cached else "sent"
     waits = ((one.room_ms, "for room"), (one.queue_ms, "in the server's queue"))
     waited = "".join(f", {_ms(ms)} {what}" for ms, what in waits if ms)
     return (
         f"{one.stage} ({one.model}): {one.sent} {asked}, {one.scored} scored{f', {left}' if left else ''}: {outcome} "
-        f"in {_ms(one.elapsed_ms)}{waited}{tokens}{padded}{more}{cut}{kept}"
+        f"in {_ms(one.elapsed_ms)}{waited}{tokens}{held}{padded}{more}{cut}{mended}{kept}"
     )
 
 

@@ -72,7 +72,10 @@ def spaces_of(
         if isinstance(side, Live) and asked is not None:
             raise ConfigError(f"{option} is for tables: a stage declares score_space, an endpoint #score_space=...")
     ranks = any(isinstance(side, Source) and side.ranks for side in (ref, cand))
-    return Spaces(_space(ref, ref_space), _space(cand, cand_space), ranks)
+    found = (_space(ref, ref_space), _space(cand, cand_space))
+    if ScoreSpace.RANK in found:  # orders alone can be compared, as of a column of ranks
+        return Spaces(None, None, ranks=True)
+    return Spaces(*found, ranks)
 
 
 def _space(side: Source | Live, asked: ScoreSpace | None) -> ScoreSpace | None:

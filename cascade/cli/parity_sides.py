@@ -53,6 +53,8 @@ def _live(name: str, release: Release, stage: StageName, pool: Workers, environm
     spec = release.stages.small if stage is StageName.SMALL else release.stages.large
     if spec is None:
         raise ConfigError(f"{name}: the release {release.release} has no {stage} stage")
+    if spec.orders:
+        raise ConfigError(f"{name}: adapter {spec.adapter} orders lists, and has no scores to compare")
     spec = _without_memory(spec)
     read = token_reader(spec)
     if read is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,7 +14,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from cascade.cli.rollout_admin import Admin, TurnedDown, admin_of
+from cascade.cli.rollout_admin import Admin, AdminTls, TurnedDown, admin_of
 from cascade.cli.rollout_bundle import bundle_from_here
 from cascade.cli.rollout_tables import status_view
 from cascade.cli.rollout_told import foreseen_view, history_view
@@ -44,6 +45,34 @@ _KeyEnv = Annotated[
 _KeyFile = Annotated[Path | None, typer.Option("--key-file", help="File that holds the admin key.", show_default=False)]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _OPTIONS: Final = orjson.OPT_INDENT_2
+_TLS: Final = ContextVar[AdminTls | None]("TLS of the admin listener", default=None)
+"""What stands before the name of a command, for the command."""
+
+
+@app.callback()
+def _reached(
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="CASCADE_ADMIN_CA_FILE",
+            help="PEM file of the authorities of an https listener. Unset: the system's.",
+            show_default=False,
+        ),
+    ] = None,
+    certificate_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="CASCADE_ADMIN_CERTIFICATE_FILE",
+            help="PEM file of the certificate for a listener that asks for one.",
+            show_default=False,
+        ),
+    ] = None,
+    certificate_key_file: Annotated[
+        Path | None,
+        typer.Option(envvar="CASCADE_ADMIN_CERTIFICATE_KEY_FILE", help="PEM file of its key.", show_default=False),
+    ] = None,
+) -> None:
+    _TLS.set(AdminTls(ca_file, certificate_file, certificate_key_file))
 
 
 @app.command()
@@ -143,7 +172,7 @@ def history(json: _Json = False, admin: _Address = None, key_env: _KeyEnv = None
 @contextmanager
 def _asking(url: str | None, key_env: str | None, key_file: Path | None) -> Iterator[Admin]:
     """Give the listener; where it refuses, say why and exit with 1."""
-    asked = admin_of(url, key_env, key_file)
+    asked = admin_of(url, key_env, key_file, _TLS.get())
     try:
         yield asked
     except TurnedDown as refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -14,15 +15,16 @@ import httpx
 from cascade.cli.options import settings_from
 from cascade.cli.rollout_words import plain
 from cascade.errors import CascadeError, ConfigError
+from cascade.stages.certificates import KeyPair, Pem, client_context
 
-__all__ = ["Admin", "NoAnswer", "TurnedDown", "admin_of"]
+__all__ = ["Admin", "AdminTls", "NoAnswer", "TurnedDown", "admin_of"]
 
 _CONNECT_S: Final = 5.0
 _READ_S: Final = 10.0
 _ACT_S: Final = 240.0
 """An activation starts models, probes servers and asks smoke queries before it answers."""
 _LARGEST_KEY: Final = 4096
-_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a listener for all is reached from here
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # nosec B104 # where it is reached from here
 
 
 class TurnedDown(CascadeError):
@@ -38,15 +40,41 @@ class NoAnswer(CascadeError):
     """Say that no sidecar answers there, or none yet: a later try may do."""
 
 
+@dataclass(frozen=True, slots=True)
+class AdminTls:
+    """Whom an https listener must prove to be, and what is shown to one that asks for a certificate."""
+
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return what connections are made with. Raises ConfigError."""
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ConfigError("--certificate-file, --certificate-key-file: name both or none")
+        pair = None
+        if self.certificate_file is not None and self.key_file is not None:
+            pair = KeyPair(
+                Pem("--certificate-file", self.certificate_file), Pem("--certificate-key-file", self.key_file)
+            )
+        return client_context(None if self.ca_file is None else Pem("--ca-file", self.ca_file), pair)
+
+
 class Admin:
     """The admin listener at ``url``. Each method raises NoAnswer, TurnedDown, and ConfigError for what was asked wrong.
 
     No redirect is followed, and no proxy of the environment is used: the key goes to this address alone.
     """
 
-    def __init__(self, url: str, key: str | None = None, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        transport: httpx.BaseTransport | None = None,
+        tls: AdminTls | None = None,
+    ) -> None:
         self.url = url
-        verify = ssl.create_default_context() if url.startswith("https:") else True
+        verify = (tls or AdminTls()).context() if url.startswith("https:") else True
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         timeout = httpx.Timeout(_READ_S, connect=_CONNECT_S)
         self._client = httpx.Client(
@@ -80,7 +108,7 @@ class Admin:
             raise NoAnswer(f"{self.url} does not answer: {type(error).__name__}") from None
         try:
             told = answer.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             told = None
         if not isinstance(told, dict):
             raise self._other(answer.status_code)
@@ -109,15 +137,16 @@ class Admin:
         return NoAnswer(said) if status >= 500 else ConfigError(said)
 
 
-def admin_of(url: str | None, key_env: str | None, key_file: Path | None) -> Admin:
+def admin_of(url: str | None, key_env: str | None, key_file: Path | None, tls: AdminTls | None = None) -> Admin:
     """Return the listener that options name, else the one of the settings in the environment. Raises ConfigError."""
-    return Admin(_default_url() if url is None else _checked(url), _key(key_env, key_file))
+    return Admin(_default_url() if url is None else _checked(url), _key(key_env, key_file), tls=tls)
 
 
 def _default_url() -> str:
     settings = settings_from(None)
     host = _EVERYWHERE.get(settings.admin_host, settings.admin_host)
-    return f"http://[{host}]:{settings.admin_port}" if ":" in host else f"http://{host}:{settings.admin_port}"
+    scheme = "http" if settings.admin_tls_certificate_file is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.admin_port}"
 
 
 def _checked(url: str) -> str:

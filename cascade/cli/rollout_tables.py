@@ -34,7 +34,7 @@ _STATES: Final = {
     "aborted": "yellow",
     "replaced": "yellow",
 }
-_VERDICTS: Final = {"pass": "green", "fail": "bold red", "inconclusive": "yellow"}
+_VERDICTS: Final = {"pass": "green", "fail": "bold red", "inconclusive": "yellow"}  # nosec B105 # no password
 _TIMES: Final = ("asked_at", "downloaded_at", "activated_at")
 _TURNED_DOWN: Final = frozenset({"rolled_back", "refused", "aborted", "replaced"})
 

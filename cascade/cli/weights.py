@@ -16,7 +16,6 @@ from cascade.stages.cores import cpu_instructions, has_int8_instructions
 from cascade.stages.weights import ModelFiles, find_model
 from cascade.types import StageName
 from cascade.weights.comparing import Difference
-from cascade.weights.fuse import Form
 from cascade.weights.making import Made, make_dequantised, make_fused, make_static_int8
 from cascade.weights.static_int8 import KEPT
 from cascade.weights.text_pairs import Lists, built_in_lists, read_lists
@@ -48,16 +47,12 @@ def fuse(
     out: Out,
     texts: Texts = None,
     max_length: MaxLength = 512,
-    exact: Annotated[bool, typer.Option("--exact", help="Rewrite only what leaves every bit of a score.")] = False,
     masked: Annotated[
         bool, typer.Option("--masked", help="Keep the mask of padding, for batches; slower than without.")
     ] = False,
 ) -> None:
     """Rewrite a BERT-like model's graph, with the same weights, so that it runs faster on a CPU."""
-    if exact and masked:
-        raise ConfigError("--exact and --masked exclude each other: an exact model takes one pair a call")
-    form = Form.EXACT if exact else Form.MASKED if masked else Form.FAST
-    _tell(make_fused(_files(model), out, _lists(texts), max_length, form), out)
+    _tell(make_fused(_files(model), out, _lists(texts), max_length, masked=masked), out)
 
 
 @app.command("static-int8")

@@ -32,6 +32,7 @@ from cascade.fit.cross import CrossFitted, cross_fit
 from cascade.fit.entry import fit_entry
 from cascade.fit.final_order import fit_final_order
 from cascade.fit.prices import chosen_prices, replayed_sweep
+from cascade.fit.reference import fit_reference
 from cascade.fit.score_maps import fit_score_map
 from cascade.fit.second_round import fit_second_round
 from cascade.fit.training import TrainingQuery, examples, top_c, training_query
@@ -41,7 +42,16 @@ from cascade.replay.queries import Replayed, ReplayedQuery, Roles, replayed
 from cascade.replay.table import ScoreTable, data_sha256
 from cascade.types import ScoreSpace
 
-__all__ = ["CHECKED_PREFIXES", "LEAST_QUERIES", "Asked", "Fitted", "calibrate", "fit_calibration", "scorer_identity"]
+__all__ = [
+    "CHECKED_PREFIXES",
+    "LEAST_QUERIES",
+    "Asked",
+    "Fitted",
+    "calibrate",
+    "fit_calibration",
+    "refuse_ranks",
+    "scorer_identity",
+]
 
 LEAST_QUERIES: Final = 100
 """With fewer queries the probabilities are not worth the name: measured on real scores."""
@@ -121,6 +131,7 @@ def _calibrated(tables: Sequence[ScoreTable], asked: Asked, progress: Callable[[
         scorer_identity(table, name, space)
         for name, space in ((asked.roles.small, asked.small_space), (asked.roles.large, asked.large_space))
     )
+    refuse_ranks(small, large)
     training = [training_query(query, small.space, large.space) for query in queries]
     scores = np.concatenate([one.large for one in training])
     if np.nanmin(scores) == np.nanmax(scores):
@@ -200,6 +211,7 @@ def _judged_parts(
         "score_maps": maps,
         "score_maps_target": "P(judged relevant)" if maps else "",
         "final_order": final,
+        "reference": fit_reference(training, summaries[:, 1]),
         "notes": (*base.notes, told, *losses),
     }
 
@@ -322,6 +334,12 @@ def scorer_identity(table: ScoreTable, name: str, space: ScoreSpace | None) -> S
         bounded = bool(len(scores)) and bool(scores.min() >= 0.0) and bool(scores.max() <= 1.0)
         space = ScoreSpace.PROBABILITY if bounded else ScoreSpace.LOGIT
     return ScorerIdentity(name=name, space=space, fingerprint=fingerprint)
+
+
+def refuse_ranks(small: ScorerIdentity, large: ScorerIdentity) -> None:
+    """Raise ConfigError where a scorer orders lists: what it would write of fewer documents, no column tells."""
+    if ScoreSpace.RANK in (small.space, large.space):
+        raise ConfigError("a stage that orders lists gives ranks, no scores: there is nothing to calibrate or certify")
 
 
 def _scored_by_both(training: Sequence[TrainingQuery]) -> int:

@@ -65,7 +65,7 @@ def fit_second_round(
         intercept=(0.0,) * len(CUTOFFS),
     )
     described = second_round_of(model, channels)
-    assert described is not None  # noqa: S101 - it was just given
+    assert described is not None  # noqa: S101  # nosec B101 # it was just given
     rows, targets = [], []
     for query, estimate in zip(queries, estimates, strict=True):
         worth = value(estimate.p, k)

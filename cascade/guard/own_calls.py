@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["is_own_call", "own_calls"]
+from cascade.guard.aside import is_aside
+
+__all__ = ["is_of_traffic", "is_own_call", "own_calls"]
 
 _OWN: ContextVar[bool] = ContextVar("own", default=False)
 
@@ -27,3 +29,8 @@ def own_calls() -> Iterator[None]:
 def is_own_call() -> bool:
     """Tell whether what is being done is for the sidecar's own sake."""
     return _OWN.get()
+
+
+def is_of_traffic() -> bool:
+    """Tell whether what is being done is for a request that somebody waits for."""
+    return not (_OWN.get() or is_aside())

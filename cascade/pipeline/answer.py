@@ -10,10 +10,11 @@ from cascade.calibration.calibrated import Calibration
 from cascade.guard.deadline import Clock
 from cascade.pipeline.run import Run
 from cascade.policy.escalation import orders_by_fit
-from cascade.policy.merge import merge, outward_scores, rank_changes, to_unit
+from cascade.policy.merge import merge, movement, outward_scores, rank_changes, rank_scores, to_unit
 from cascade.policy.release import Release
 from cascade.stages.base import Stage
-from cascade.types import Arm, Decision, Level, RankedCandidate, Ranking, StageName
+from cascade.telemetry.spans import trace_id_now
+from cascade.types import Arm, Decision, Level, RankedCandidate, Ranking, ScoreSpace, StageName
 
 __all__ = ["Answering"]
 
@@ -38,7 +39,12 @@ class Answering:
         request = run.request
         candidates = request.candidates
         order, placed_by = merge(len(candidates), run.small, self._block(run))
-        scores = outward_scores(order, placed_by, lambda stage, index: self._unit_score(run, stage, index))
+        ranks_only = self._gives_ranks(placed_by[0])
+        scores = (
+            rank_scores(len(order))
+            if ranks_only
+            else outward_scores(order, placed_by, lambda stage, index: self._unit_score(run, stage, index))
+        )
         top_n = len(order) if request.top_n is None else min(request.top_n, len(order))
         results = tuple(
             RankedCandidate(index, candidates[index].id, score, stage)
@@ -71,6 +77,10 @@ class Answering:
             total_ms=elapsed_s * 1000,
             own_ms=max(0.0, elapsed_s - run.awaited_s) * 1000,
             arm=self.arm if arm is None else arm,
+            ranks_only=ranks_only,
+            movement=movement(run.small, order) if run.large else None,
+            best_small=None if self.calibration is None else self.calibration.best_small(run.small),
+            trace_id=trace_id_now(),
         )
         return Ranking(results, decision)
 
@@ -80,6 +90,13 @@ class Answering:
             return run.large
         scores = self.calibration.final_scores(run.first, run.known().large)
         return run.large if scores is None else {index: float(scores[index]) for index in run.large}
+
+    def _gives_ranks(self, first: StageName) -> bool:
+        """Tell whether what placed the head has no scores: first-stage order, or a stage that orders lists.
+
+        Scores of the stages below it would then be scores of nothing that stands above them.
+        """
+        return first is StageName.RETRIEVAL or self.stages[first].space is ScoreSpace.RANK
 
     def _unit_score(self, run: Run, stage: StageName, index: int) -> float:
         score = (run.large if stage is StageName.LARGE else run.small)[index]

@@ -13,6 +13,7 @@ from cascade.pipeline.run import Run
 from cascade.pipeline.tap import Tap
 from cascade.policy.release import Release
 from cascade.telemetry.records import Assignment, Decided, Recorder
+from cascade.telemetry.spans import untraced
 from cascade.types import Decision, Ranking, StageName
 
 __all__ = ["Keeping"]
@@ -37,12 +38,13 @@ class Keeping:
 
     def keep(self, run: Run, ranking: Ranking, assigned: Assignment) -> None:
         """Hand the decided request to the recorder; in mode observe once the small stage has scored it too."""
-        if (offer := self.tap.offer) is not None:
-            try:
-                offer(run.request, ranking, assigned)
-            except Exception as error:  # noqa: BLE001 - a boundary of its own: what is scored beside never costs an answer
-                self.count_fault(error)
-        self._keep(run, ranking.decision, assigned)
+        with untraced():
+            if (offer := self.tap.offer) is not None:
+                try:
+                    offer(run.request, ranking, assigned)
+                except Exception as error:  # noqa: BLE001 - a boundary of its own: what is scored beside never costs an answer
+                    self.count_fault(error)
+            self._keep(run, ranking.decision, assigned)
 
     def _keep(self, run: Run, decision: Decision, assigned: Assignment) -> None:
         recorder = self.recorder

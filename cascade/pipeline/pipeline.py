@@ -24,6 +24,8 @@ from cascade.policy.levels import at_level, changes_means, level_named
 from cascade.policy.release import Release
 from cascade.stages.base import Stage
 from cascade.telemetry.records import Assignment, Recorder
+from cascade.telemetry.span_schema import Attribute, SpanName
+from cascade.telemetry.spans import NOTHING, child
 from cascade.types import Action, Arm, DegradedReason, Ranking, Request, StageName
 
 __all__ = ["Pipeline"]
@@ -153,7 +155,10 @@ class Pipeline:
             self._pressure.left(self.level.index)
         if self.level.is_above_normal and changes_means(self.normal, self.release, request):
             run.degrade(DegradedReason.LOAD_LEVEL)
-        ranking = self._answering.rank(run, started, asked_ms, assigned.arm)
+        with child(SpanName.FALLBACK) if run.degraded else NOTHING as span:
+            ranking = self._answering.rank(run, started, asked_ms, assigned.arm)
+            span.set(Attribute.STAGE, ranking.decision.stage)
+            span.set(Attribute.DEGRADED_REASONS, ranking.decision.degraded)
         self._pressure.answered(ranking.decision, admitted=unscored is None)
         self._keeping.keep(run, ranking, assigned)
         if ranking.decision.degraded and (request.fail_closed or self.release.fallback == "error"):
@@ -167,9 +172,13 @@ class Pipeline:
         if release.mode == "observe":
             await self._observe(run, deadline.within_ms(release.budgets.large_ms))
             return
-        signals = run.signals = signals_of(release, run.request)
-        chosen = choose_depth(release.depth, release.limits, len(run.request.candidates), signals)
-        run.depth, run.depth_reason = chosen.depth, chosen.why
+        with child(SpanName.DEPTH) as span:
+            signals = run.signals = signals_of(release, run.request)
+            chosen = choose_depth(release.depth, release.limits, len(run.request.candidates), signals)
+            run.depth, run.depth_reason = chosen.depth, chosen.why
+            span.set(Attribute.DEPTH, chosen.depth)
+            span.set(Attribute.DEPTH_REASON, chosen.why)
+            span.set(Attribute.QUERY_CLASS, signals.query_class)
         direct = 0 if run.request.small_only else goes_direct(release.escalation, signals)
         if direct and run.depth and StageName.LARGE in self.stages:
             run.action = Action.DIRECT
@@ -198,7 +207,13 @@ class Pipeline:
         """Send what the release escalates, in one round or two, while the deadline allows."""
         choice: Choice | None = None
         while choice is None or choice.more:
-            choice = choose_round(self.release.escalation, run.known(), self._calibration, choice)
+            with child(SpanName.ESCALATION) as span:
+                choice = choose_round(self.release.escalation, run.known(), self._calibration, choice)
+                if self._is_ordered(run, choice.indices):
+                    choice = Choice((), Action.NONE)
+                span.set(Attribute.ACTION, choice.action)
+                span.set(Attribute.ESCALATED, len(choice.indices))
+                span.set(Attribute.MISFIT, choice.misfit)
             planned = self._plan_large(run, choice.indices, deadline)
             if planned is None and run.large and choice.indices:
                 return  # the first round stands, and so does its action
@@ -210,10 +225,20 @@ class Pipeline:
             if not choice.indices or not await self._large(run, choice.indices, planned):
                 return
 
+    def _is_ordered(self, run: Run, indices: Sequence[int]) -> bool:
+        """Tell whether the large stage orders lists and would be shown fewer than two texts: that order is known."""
+        if not self.stages[StageName.LARGE].is_listwise:
+            return False
+        candidates = run.request.candidates
+        # without small scores, it is the large stage that puts blank ones behind
+        return len([index for index in indices if not run.small or not candidates[index].text.is_blank]) < 2
+
     def _plan_large(self, run: Run, indices: Sequence[int], deadline: Deadline) -> Planned | None:
         if not indices:
             return None
-        return self._rounds.plan(run, StageName.LARGE, sorted(indices), deadline, deadline.remaining_ms())
+        listwise = self.stages[StageName.LARGE].is_listwise  # then it is shown them in the order chosen, best first
+        sent = indices if listwise else sorted(indices)
+        return self._rounds.plan(run, StageName.LARGE, sent, deadline, deadline.remaining_ms())
 
     async def _large(self, run: Run, indices: Sequence[int], planned: Planned | None) -> bool:
         """Score ``indices`` at the large stage, best first; tell whether the round counts. None: there is no time."""

@@ -15,6 +15,9 @@ from cascade.pipeline.run import Run
 from cascade.policy.clip import texts_to_score
 from cascade.stages.asked import ask
 from cascade.stages.base import Stage
+from cascade.telemetry.span_schema import STAGE_SPANS, Attribute
+from cascade.telemetry.span_tells import tell_round
+from cascade.telemetry.spans import child
 from cascade.text import Text
 from cascade.types import DegradedReason, Exclusion, Round, StageName, StageScores
 
@@ -70,12 +73,22 @@ class Rounds:
         return Planned(stage, name, indices, query, texts, tokens, within, fit)
 
     def _leave_out(self, run: Run, name: StageName, code: str) -> None:
-        model = self._stages[name].fingerprint.model
+        fingerprint = self._stages[name].fingerprint
         run.degrade(DegradedReason.DEADLINE_TOO_SHORT)
-        run.rounds.append(Round(name, model, 0, 0, 0, 0, DegradedReason.DEADLINE_TOO_SHORT, code, 0.0))
+        run.rounds.append(Round(name, fingerprint.model, 0, 0, 0, 0, DegradedReason.DEADLINE_TOO_SHORT, code, 0.0))
+        with child(STAGE_SPANS[name]) as span:
+            tell_round(span, run.rounds, fingerprint)
 
     async def make(self, run: Run, planned: Planned) -> dict[int, float]:
         """Score what is planned; return the scores by index, empty where the round does not count."""
+        with child(STAGE_SPANS[planned.name]) as span:
+            span.set(Attribute.BUDGET_MS, planned.within.remaining_ms())
+            try:
+                return await self._make(run, planned)
+            finally:
+                tell_round(span, run.rounds, planned.stage.fingerprint)
+
+    async def _make(self, run: Run, planned: Planned) -> dict[int, float]:
         stage, name, indices = planned.stage, planned.name, planned.indices
         model = stage.fingerprint.model
         began = self._clock()

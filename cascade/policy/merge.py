@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, assert_never
 
-from cascade.types import ScoreSpace, StageName
+from cascade.types import Movement, ScoreSpace, StageName
 
-__all__ = ["logit", "merge", "order_by_score", "outward_scores", "rank_changes", "to_unit"]
+__all__ = ["logit", "merge", "movement", "order_by_score", "outward_scores", "rank_changes", "rank_scores", "to_unit"]
 
 _STEP: Final = 1.0 - 2.0**-22
 """The ratio between neighbours that float32 still tells apart."""
@@ -17,6 +17,8 @@ _FAR_BELOW: Final = 1.0 - 2.0**-15
 _HIGHEST: Final = 1.0 - 2.0**-24
 """The greatest float32 below one."""
 _LOWEST: Final = 1e-30
+_HEAD: Final = 10
+"""Places whose movement is told."""
 
 
 def order_by_score(indices: Sequence[int], scores: Mapping[int, float]) -> list[int]:
@@ -54,7 +56,7 @@ def to_unit(score: float, space: ScoreSpace) -> float:
                 return 1.0 / (1.0 + math.exp(-score))
             odds = math.exp(score)
             return odds / (1.0 + odds)
-        case ScoreSpace.PROBABILITY:
+        case ScoreSpace.PROBABILITY | ScoreSpace.RANK:
             return min(1.0, max(0.0, score))
         case ScoreSpace.COSINE:
             return min(1.0, max(0.0, (1.0 + score) / 2.0))
@@ -80,7 +82,7 @@ def outward_scores(
     count = len(order)
     scored = sum(stage is not StageName.RETRIEVAL for stage in stages)
     if not scored:
-        return [min(_HIGHEST, (count - rank) / count) for rank in range(count)]
+        return rank_scores(count)
     scores: list[float] = []
     for index, stage in zip(order[:scored], stages[:scored], strict=True):
         # The floor first: below it, places must still fall, or scores that are all 0 would tie.
@@ -90,6 +92,11 @@ def outward_scores(
         scores.append(score)
     behind = count - scored
     return scores + [scores[-1] * (behind - place) / (behind + 1) for place in range(behind)]
+
+
+def rank_scores(count: int) -> list[float]:
+    """Return (n - rank) / n with rank from zero for each place: what an order says that has no scores."""
+    return [min(_HIGHEST, (count - rank) / count) for rank in range(count)]
 
 
 def _next_below(score: float) -> float:
@@ -102,3 +109,19 @@ def _next_below(score: float) -> float:
 def rank_changes(order: Sequence[int], k: int) -> int:
     """Count the candidates of the first ``k`` places that were not at the same place before."""
     return sum(index != rank for rank, index in enumerate(order[:k]))
+
+
+def movement(small: Mapping[int, float], order: Sequence[int]) -> Movement | None:
+    """Return how far an order, a permutation of all candidates, is from the one that the small scores alone make of them.
+
+    None where there are no small scores.
+    """
+    if not small:
+        return None
+    before, _ = merge(len(order), small, None)
+    place = {index: rank for rank, index in enumerate(order)}
+    places = [place[index] for index in before[:_HEAD]]
+    return Movement(
+        overlap=sum(now < len(places) for now in places) / len(places),
+        displacement=sum(abs(now - rank) for rank, now in enumerate(places)) / len(places),
+    )

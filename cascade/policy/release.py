@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 import orjson
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
+from cascade.calibration.artefact import broken_rule
 from cascade.errors import ConfigError
 from cascade.policy.budget import Budgets
 from cascade.policy.depth_rules import DepthSpec, HistoryNumbers
@@ -28,6 +28,7 @@ from cascade.policy.stage_specs import (
     ApiStage,
     Auth,
     BreakerRules,
+    ChatStage,
     EmbeddingStage,
     HostedStage,
     HttpStage,
@@ -51,6 +52,7 @@ __all__ = [
     "Auth",
     "BreakerRules",
     "Budgets",
+    "ChatStage",
     "EmbeddingStage",
     "Evidence",
     "GuardrailLimits",
@@ -169,6 +171,23 @@ class Release(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _orders_fit(self) -> Self:
+        small, large, rule = self.stages.small, self.stages.large, self.escalation
+        if small is not None and small.orders:
+            raise ValueError(f"stages.small: adapter {small.adapter} orders lists; only the large stage may")
+        if large is None or not large.orders:
+            return self
+        if self.mode == "observe":
+            raise ValueError(
+                f"mode observe records scores, and adapter {large.adapter} gives an order; use mode cascade"
+            )
+        if rule.kind in ("static-fused", "calibrated"):
+            raise ValueError(
+                f"escalation {rule.kind} is calibrated on large scores, and adapter {large.adapter} gives an order; use static"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _levels_fit(self) -> Self:
         names = [level.name for level in self.levels]
         if not names:
@@ -202,14 +221,7 @@ def parse_release(data: Mapping[str, Any]) -> Release:
 
 def _explain(error: ValidationError) -> str:
     faults = error.errors(include_url=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'release'}: {_rule(fault)}" for fault in faults)
-
-
-def _rule(fault: ErrorDetails) -> str:
-    """Tell the rule that a key breaks. Of pydantic's own texts, only that of an unknown tag quotes the value."""
-    if fault["type"] != "union_tag_invalid":
-        return fault["msg"]
-    return f"{fault['ctx']['discriminator']} must be one of {fault['ctx']['expected_tags']}"
+    return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'release'}: {broken_rule(fault)}" for fault in faults)
 
 
 def release_digest(data: Mapping[str, Any]) -> str:
@@ -220,8 +232,8 @@ def release_digest(data: Mapping[str, Any]) -> str:
 def policy_digest(data: Mapping[str, Any]) -> str:
     """Return the digest of what a release does to a query: the release's without its name, evidence, rollout and tenants.
 
-    Weights and quotas say whose request is served, and a tuning how fast, not what becomes of it: a report or a
-    certificate does not speak of them.
+    Weights and quotas say whose request is served, a tuning and the form of attention how fast, not what becomes of it: a
+    report or a certificate does not speak of them.
     """
     kept = {key: value for key, value in data.items() if key not in _NO_POLICY}
     limits = data.get("limits")
@@ -231,12 +243,12 @@ def policy_digest(data: Mapping[str, Any]) -> str:
             del kept["limits"]
     stages = data.get("stages")
     if isinstance(stages, Mapping):
-        kept["stages"] = {name: _without(spec, "tuning") for name, spec in stages.items()}
+        kept["stages"] = {name: _without(spec, "tuning", "attention") for name, spec in stages.items()}
     return _digest(kept)
 
 
-def _without(value: Any, name: str) -> Any:
-    return {key: item for key, item in value.items() if key != name} if isinstance(value, Mapping) else value
+def _without(value: Any, *names: str) -> Any:
+    return {key: item for key, item in value.items() if key not in names} if isinstance(value, Mapping) else value
 
 
 def _digest(data: Mapping[str, Any]) -> str:

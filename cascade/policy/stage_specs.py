@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Discriminator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, model_validator
 
+from cascade.policy.credentials import Auth, ClientCertificate
+from cascade.policy.embedded_specs import (
+    Activation,
+    Attention,
+    EmbeddingStage,
+    OnePair,
+    OnnxStage,
+    Pooling,
+    TokenBudget,
+    Weights,
+    Windows,
+)
 from cascade.policy.frozen import Frozen
+from cascade.policy.stage_base import StageBase
 from cascade.types import ScoreSpace
 
 __all__ = [
     "Activation",
     "ApiStage",
+    "Attention",
     "Auth",
     "BreakerRules",
+    "BrokenOrder",
+    "ChatStage",
+    "ClientCertificate",
     "EmbeddingStage",
     "HostedStage",
     "HttpStage",
     "OnePair",
     "OnnxStage",
+    "OrderForm",
     "Pooling",
     "StageBase",
     "StageSpec",
@@ -31,19 +49,6 @@ __all__ = [
     "Weights",
     "Windows",
 ]
-
-
-class Auth(Frozen):
-    """Name where an upstream's bearer token is kept: an environment variable or a file, never the token."""
-
-    env: str | None = Field(default=None, description="Name of the environment variable that holds the token")
-    file: str | None = Field(default=None, description="File that holds the token")
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.env is None) == (self.file is None):
-            raise ValueError("name exactly one of env and file")
-        return self
 
 
 def _plain_url(value: object) -> object:
@@ -91,28 +96,15 @@ class BreakerRules(Frozen):
         return self
 
 
-class StageBase(Frozen):
-    """What every stage declares: its fingerprint."""
-
-    model: str = Field(min_length=1, description="Name of the model, as the server knows it")
-    revision: str | None = Field(default=None, description="Revision of the weights")
-    quantization: str = Field(default="none", description="How the weights are quantised")
-    dtype: str = Field(default="float32", description="Type that the model computes in")
-    engine: str = Field(description="Engine and version, for example tei/1.9")
-    serializer: str = Field(default="passthrough@1", description="Name and version of the serializer")
-    tokenizer_revision: str | None = Field(default=None, description="Revision of the tokenizer")
-    max_length: int = Field(default=512, ge=8, le=131072, description="Longest pair in tokens")
-    score_space: Annotated[ScoreSpace, Field(strict=False)] = Field(
-        default=ScoreSpace.LOGIT, description="What the raw scores are"
-    )
-
-
 class HttpStage(StageBase):
     """What every stage behind HTTP has."""
 
     url: Annotated[str, BeforeValidator(_plain_url)] = Field(description="Base address of the server")
     auth: Auth | None = Field(default=None, description="Where the bearer token is kept")
     ca_bundle: str | None = Field(default=None, description="PEM file of the authorities that sign the server")
+    client_certificate: ClientCertificate | None = Field(
+        default=None, description="What is shown to a server that asks its clients for a certificate"
+    )
     chunk_texts: int | None = Field(default=None, ge=1, description="Most texts a call; unset: the server's limit")
     chunk_bytes: int = Field(default=1_000_000, ge=1024, description="Most bytes a call")
     chunk_tokens: int = Field(default=16_384, ge=16, description="Most tokens a call, estimated")
@@ -136,6 +128,13 @@ class HttpStage(StageBase):
         default=None, min_length=1, description="What relevance means, for models that follow one; a caller's wins"
     )
     connect_ms: int = Field(default=1000, ge=1, description="Longest wait for a connection")
+
+    @property
+    def secret_files(self) -> list[str]:
+        """Return the files of secrets that it names."""
+        shown = self.client_certificate
+        named = [self.auth and self.auth.file, *((shown.certificate, shown.key, shown.key_password) if shown else ())]
+        return [each for each in named if each is not None]
 
 
 class TeiStage(HttpStage):
@@ -163,132 +162,78 @@ class HostedStage(HttpStage):
     score_space: Annotated[ScoreSpace, Field(strict=False)] = ScoreSpace.PROBABILITY
 
 
-class Weights(Frozen):
-    """Name where model.onnx and tokenizer.json are: in an installed package, a folder, or on a model hub."""
+class OrderForm(StrEnum):
+    """How a model is held to the form of an order."""
 
-    package: str | None = Field(default=None, description="Import name of an installed package; it is not imported")
-    folder: str | None = Field(
-        default=None, description="Folder, in the package if one is named; else relative to where the process runs"
+    TEXT = "text"
+    REGEX = "regex"
+    JSON_SCHEMA = "json-schema"
+
+
+class BrokenOrder(StrEnum):
+    """What becomes of an answer that is no permutation."""
+
+    REPAIR = "repair"
+    REFUSE = "refuse"
+
+
+class ChatStage(HttpStage):
+    """A language model behind an OpenAI-compatible chat endpoint that orders the whole list in one call."""
+
+    orders: ClassVar[bool] = True
+    adapter: Literal["chat"]
+    serializer: str = Field(default="listwise@1", description="Name and version of the prompt")
+    max_length: int = Field(
+        default=8192, ge=256, le=131072, description="Longest prompt and answer together, in tokens"
     )
-    hub: str | None = Field(default=None, description="Name on the model hub")
-    revision: str | None = Field(default=None, description="Revision on the model hub")
-    sha256: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
-        default_factory=dict, description="Checksum of each file, checked at load"
+    score_space: Annotated[ScoreSpace, Field(strict=False)] = Field(
+        default=ScoreSpace.RANK, description="What the raw scores are: always `rank`"
     )
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if (self.hub is None) == (self.folder is None):
-            raise ValueError("name a folder (inside a package or not) or a hub model")
-        if self.hub is not None and self.package is not None:
-            raise ValueError("a hub model lies in no package")
-        if self.revision is not None and self.hub is None:
-            raise ValueError("a revision belongs to a hub model")
-        return self
-
-
-class OnePair(Frozen):
-    """Score one pair a call: the only exact mode for dynamically quantised models."""
-
-    mode: Literal["one-pair"]
-
-
-class TokenBudget(Frozen):
-    """Score pairs of about one length, those of other requests too, in batches of at most ``max_total_tokens`` padded tokens.
-
-    Of these numbers none moves a score: a model whose scores depend on its batch is refused at load.
-    """
-
-    mode: Literal["token-budget"]
-    max_total_tokens: int = Field(
-        default=512, ge=16, description="Most padded tokens a batch; a longer pair goes alone"
+    max_in_flight_texts: int = Field(
+        default=16,
+        ge=1,
+        description="Most lists under way at the server over all requests: here a list counts as one text",
     )
-    max_pairs: int = Field(default=32, ge=1, le=1024, description="Most pairs a batch")
-    max_wait_ms: float = Field(
-        default=0.0, ge=0, le=8, description="Longest wait of a pair for others to fill its batch, in milliseconds"
+    passage_tokens: int = Field(
+        default=256,
+        ge=8,
+        le=16384,
+        description="Most tokens of a passage, estimated; fewer where `max_length` asks for it",
     )
-
-
-class Windows(Frozen):
-    """Score a document that is longer than its room in several parts; the best part is its score."""
-
-    most: int = Field(default=4, ge=2, le=64, description="Most windows a document; what lies beyond is not read")
-    overlap_tokens: int = Field(
-        default=32, ge=0, le=4096, description="Tokens that a window repeats of the one before, at most half of it"
-    )
-
-
-class Activation(StrEnum):
-    """What is applied to the model's output."""
-
-    NONE = "none"
-    SIGMOID = "sigmoid"
-
-
-class OnnxStage(StageBase):
-    """A cross-encoder that runs inside the sidecar, on onnxruntime."""
-
-    adapter: Literal["onnx"]
-    weights: Weights = Field(description="Where the model's files are")
-    batching: Annotated[OnePair | TokenBudget, Discriminator("mode")] = Field(
-        default=OnePair(mode="one-pair"), description="How pairs share a call; batches only where the model allows it"
-    )
-    windows: Windows | None = Field(
-        default=None, description="How documents longer than their room are scored; unset: their beginning alone"
-    )
-    activation: Annotated[Activation, Field(strict=False)] = Field(
-        default=Activation.NONE,
-        description="What is applied to the model's output: with `sigmoid` the score space is `probability`",
-    )
-    cached_token_bytes: int = Field(
-        default=33_554_432,
-        ge=0,
-        description="Memory for the token ids of documents, by a digest of their text; 0: none",
-    )
-    tuning: str | None = Field(
+    answer_tokens: int | None = Field(
         default=None,
-        pattern="^sha256:[0-9a-f]{64}$",
-        description="Digest of a file of `cascade tune` that the numbers of `batching` come from which are not given here. "
-        "No part of the policy digest",
+        ge=8,
+        le=32768,
+        description="Most tokens of the answer; unset: 8 a passage and 16. A model that reasons first needs more",
+    )
+    seed: int = Field(default=0, ge=0, description="Sent with every call, beside a temperature of 0")
+    form: Annotated[OrderForm, Field(strict=False)] = Field(
+        default=OrderForm.TEXT,
+        description="How the model is held to the form: by the prompt alone, by vLLM's `structured_outputs.regex`, "
+        "or by `response_format` with a JSON schema",
+    )
+    broken_order: Annotated[BrokenOrder, Field(strict=False)] = Field(
+        default=BrokenOrder.REPAIR,
+        description="`repair`: what an answer names twice or that is not there is dropped, what it omits comes behind, in "
+        "the small order, and all is counted. `refuse`: the round fails, and the small order stands",
+    )
+    thinking: bool | None = Field(
+        default=None,
+        description="Sent as `chat_template_kwargs.enable_thinking`, for models that have it; unset: not sent",
     )
 
     @model_validator(mode="after")
-    def _space_of_activation(self) -> Self:
-        if self.score_space is ScoreSpace.COSINE:
-            raise ValueError("score_space: a cross-encoder scores logits or probabilities")
-        if self.activation is Activation.SIGMOID and self.score_space is not ScoreSpace.PROBABILITY:
-            raise ValueError("activation: a sigmoid gives probabilities, and score_space says logit")
+    def _never_split(self) -> Self:
+        for name in ("chunk_texts", "chunk_bytes", "chunk_tokens"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: a list that is ordered is one call, and is never split")
+        if self.answer_tokens is not None and self.answer_tokens * 2 > self.max_length:
+            raise ValueError("answer_tokens: more than half of max_length leaves too little room for passages")
         return self
-
-
-class Pooling(StrEnum):
-    """How token states become one vector."""
-
-    CLS = "cls"
-    MEAN = "mean"
-
-
-class EmbeddingStage(StageBase):
-    """A bi-encoder that runs inside the sidecar and keeps the vectors of documents between requests."""
-
-    adapter: Literal["onnx-embedding"]
-    weights: Weights = Field(description="Where the model's files are")
-    pooling: Annotated[Pooling, Field(strict=False)] = Field(
-        default=Pooling.CLS, description="How token states become one vector"
-    )
-    cached_vectors: int = Field(default=50_000, ge=0, description="Documents whose vectors are kept")
-    score_space: Annotated[ScoreSpace, Field(strict=False)] = ScoreSpace.COSINE
-
-    @field_validator("score_space")
-    @classmethod
-    def _cosine(cls, value: ScoreSpace) -> ScoreSpace:
-        if value is not ScoreSpace.COSINE:
-            raise ValueError("a bi-encoder scores cosines")
-        return value
 
 
 StageSpec = Annotated[
-    TeiStage | VllmStage | ApiStage | HostedStage | OnnxStage | EmbeddingStage, Discriminator("adapter")
+    TeiStage | VllmStage | ApiStage | HostedStage | ChatStage | OnnxStage | EmbeddingStage, Discriminator("adapter")
 ]
 
 

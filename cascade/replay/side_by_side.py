@@ -89,7 +89,7 @@ class _Filled:
         self._array[(slice(None),) * self._axis + (slice(at, end),)] = piece
 
     def first(self, count: int) -> NDArray[Any]:
-        assert self._array is not None  # noqa: S101  # something was put
+        assert self._array is not None  # noqa: S101  # nosec B101 # something was put
         return self._array[(slice(None),) * self._axis + (slice(count),)]
 
 

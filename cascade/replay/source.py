@@ -142,8 +142,8 @@ class _Scan:
                 if value not in known
             )
             raise ConfigError(f"table {self._name}: {no_such_value(column, known)}")
-        assert self._digest is not None  # noqa: S101  # there is a query
-        assert self._head is not None  # noqa: S101
+        assert self._digest is not None  # noqa: S101  # nosec B101 # there is a query
+        assert self._head is not None  # noqa: S101  # nosec B101 # there is a query
         return Source(
             query_ids=tuple(self._ids),
             pairs=self._pairs,

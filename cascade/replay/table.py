@@ -65,7 +65,7 @@ def opened(path: Path) -> Iterator[Any]:
             yield pq.ParquetFile(file, pre_buffer=False, buffer_size=_READ_BYTES)
     except FileNotFoundError:
         raise ConfigError(f"table {path}: {_absent(path)}") from None
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise ConfigError(f"table {path}: cannot be read as Parquet: {type(error).__name__}") from None
     except ConfigError as error:
         raise ConfigError(f"table {path}: {error}") from None
@@ -127,7 +127,7 @@ def check_columns(names: Sequence[str], rows: int) -> None:
 def _conditions(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     try:
         conditions = json.loads(metadata.get(_METADATA_KEY, b"{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         conditions = None
     if not isinstance(conditions, dict):
         raise ConfigError("metadata cascade: not a JSON object")

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from cascade.errors import ConfigError
 from cascade.policy.release import Release, parse_release, policy_digest, release_digest
+from cascade.rollout.nameable import NameableEnvironment
 from cascade.rollout.source import Source, open_source
 from cascade.rollout.strict_yaml import parse_mapping
 from cascade.rollout.supplied import supplied_folder
@@ -77,6 +78,8 @@ def release_from(source: Source, environment: Mapping[str, str]) -> LoadedReleas
     try:
         written = parse_mapping(source.text)
         release = parse_release(_expand(written, environment))
+        if isinstance(environment, NameableEnvironment):
+            environment.check(release)
         return LoadedRelease(release, release_digest(written), policy_digest(written), written)
     except ConfigError as error:
         raise ConfigError(f"release {source.path}: {error}") from None
@@ -122,3 +125,5 @@ def _lookup(name: str, environment: Mapping[str, str], key: str) -> str:
         return environment[name]
     except KeyError:
         raise ConfigError(f"{key}: the environment variable {name} is not set") from None
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None

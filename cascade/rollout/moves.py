@@ -218,7 +218,7 @@ class Moves(Generic[Release]):
                 self._count_fault(error)
 
 
-_NUMBERS: Mapping[str, int] = {"fail": -1, "inconclusive": 0, "pass": 1}
+_NUMBERS: Mapping[str, int] = {"fail": -1, "inconclusive": 0, "pass": 1}  # nosec B105 # no password
 
 
 def failed(evidence: Mapping[str, Any]) -> tuple[str, ...]:

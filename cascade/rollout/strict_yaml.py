@@ -13,6 +13,9 @@ from cascade.errors import ConfigError
 __all__ = ["parse_mapping", "read_mapping"]
 
 _LONGEST_KEY: Final = 200
+_DEEPEST: Final = 64
+_MOST_BYTES: Final = 2_000_000
+"""Plain YAML is read at a few hundred kilobytes a second, and what is nested far slower. A release has a few kilobytes."""
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -20,10 +23,31 @@ class _StrictLoader(yaml.SafeLoader):
 
     A key given twice: one of the two would be lost. Anchors and aliases: a mapping may then hold itself,
     and a few lines may stand for millions. Tags: they make values that are not plain data. Keys that are very long or
-    cannot be printed: errors name keys, and go into logs and onto terminals.
+    cannot be printed: errors name keys, and go into logs and onto terminals. Nesting that is deep: each bracket costs as much as
+    there are around it.
     """
 
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = 0
+
+    def fetch_flow_collection_start(self, TokenClass: Any) -> None:  # noqa: N803 - the scanner's name
+        self._refuse_deep(self.flow_level)
+        super().fetch_flow_collection_start(TokenClass)
+
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._refuse_deep(self._depth)
+        self._depth += 1
+        node = self._composed(parent, index)
+        self._depth -= 1
+        return node
+
+    def _refuse_deep(self, depth: int) -> None:
+        if depth >= _DEEPEST:
+            line = self.get_mark().line + 1
+            raise ConfigError(f"line {line}: nested more than {_DEEPEST} deep")
+
+    def _composed(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         for what, value in (("anchors and aliases", event.anchor), ("tags", getattr(event, "tag", None))):
             if value is not None:
@@ -54,12 +78,14 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 def parse_mapping(data: bytes) -> dict[str, Any]:
     """Return the one mapping that a text in UTF-8 holds. Raises ConfigError naming the line, never a value."""
+    if len(data) > _MOST_BYTES:
+        raise ConfigError(f"has more than {_MOST_BYTES} bytes")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"cannot be read: {type(error).__name__}") from None
     try:
-        values = yaml.load(text, _StrictLoader)  # noqa: S506 - a SafeLoader
+        values = yaml.load(text, _StrictLoader)  # noqa: S506  # nosec B506 # a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date or number that is none
         raise ConfigError(f"not valid YAML{_where(error)}") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from cascade.errors import ConfigError, RequestError, RequestFault
 from cascade.server.dialects.base import Parsed
 from cascade.server.key_file import parse_keys
 from cascade.server.keys import Key, Right, presented_key
-from cascade.telemetry.logs import note
+from cascade.telemetry.rereading import Reread
 from cascade.types import Denied, Request
 
 __all__ = ["Access", "admitted_by"]
@@ -25,9 +24,6 @@ _RULES: Final = {
     Denied.OTHER_TENANT: "the key is another tenant's",
 }
 _FORBIDDEN: Final = (Denied.NOT_ALLOWED, Denied.OTHER_TENANT)
-
-Stamp = tuple[int, int, int]
-"""What changes when a file does: time of its last change, size, and number."""
 
 
 class Access:
@@ -46,29 +42,31 @@ class Access:
         denied: Callable[[Denied], None] = lambda why: None,
         reloaded: Callable[[bool], None] = lambda good: None,
     ) -> None:
-        self._path = path
-        self._setting = setting
         self._now = now
         self._denied = denied
-        self._reloaded = reloaded
-        self._stamp = _stamp(path)
-        self._failed: str | None = None
         try:
-            self._ring = parse_keys(path)
+            self._keys = Reread(
+                [path],
+                lambda: parse_keys(path),
+                what="keys",
+                setting=setting,
+                reloaded=reloaded,
+                tell=lambda ring: {"keys": len(ring)},
+            )
         except ConfigError as error:
             raise ConfigError(f"{setting}: {error}") from None
 
     @property
     def live(self) -> int:
         """Return how many keys open something at this moment."""
-        return self._ring.live(self._now())
+        return self._keys.held.live(self._now())
 
     def check(self, headers: Mapping[str, str], right: Right | None) -> Key:
         """Return the key that a request shows; it must have ``right``. Raises RequestError, 401 or 403."""
         presented = presented_key(headers)
         if presented is None:
             raise self.refusal(Denied.MISSING)
-        key = self._ring.find(presented)
+        key = self._keys.held.find(presented)
         if key is None:
             raise self.refusal(Denied.UNKNOWN)
         if key.expires is not None and self._now() >= key.expires:
@@ -85,33 +83,11 @@ class Access:
 
     def look(self) -> None:
         """Read the file again if it has changed, or could not be read the last time."""
-        stamp = _stamp(self._path)
-        if stamp == self._stamp and self._failed is None:
-            return
-        self._stamp = stamp
-        try:
-            ring = parse_keys(self._path)
-        except ConfigError as error:
-            self._fail(str(error))
-            return
-        self._ring, self._failed = ring, None
-        self._reloaded(True)
-        note("info", "keys read again", setting=self._setting, keys=len(ring))
+        self._keys.look()
 
     async def watch(self, seconds: float) -> None:
-        """Look again and again, ``seconds`` apart; the file may be on a disk that is slow."""
-        while True:
-            await asyncio.sleep(seconds)
-            try:
-                await asyncio.to_thread(self.look)
-            except Exception as error:  # noqa: BLE001 - the boundary of a background task: else no key is ever taken out again
-                self._fail(type(error).__name__)
-
-    def _fail(self, why: str) -> None:
-        self._reloaded(False)
-        if why != self._failed:
-            note("error", "keys not read again: the last good ones count", setting=self._setting, why=why)
-        self._failed = why
+        """Look again and again, ``seconds`` apart."""
+        await self._keys.watch(seconds)
 
 
 def admitted_by(access: Access, key: Key, parsed: Parsed) -> Parsed:
@@ -131,11 +107,3 @@ def admitted_by(access: Access, key: Key, parsed: Parsed) -> Parsed:
 
 def _as(request: Request, tenant: str | None, priority: int) -> Request:
     return replace(request, tenant=tenant, priority=priority)
-
-
-def _stamp(path: Path) -> Stamp | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from cascade.cache.score_cache import ScoreCache
 from cascade.calibration.calibrated import Calibration
+from cascade.calibration.drift import CalibrationDrift
 from cascade.guard.beside import Beside
 from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.pressure import Pressure
@@ -31,7 +32,7 @@ from cascade.stages.build import specs_of
 from cascade.stages.probe import Probe, probe
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
-from cascade.types import Arm, StageName
+from cascade.types import Arm, Decision, StageName
 
 __all__ = ["ActiveRelease", "Shared"]
 
@@ -91,6 +92,7 @@ class ActiveRelease:
         self.measured = measured_levels(bundle.loaded, bundle.source)
         self.evidence_faults = evidence_faults(bundle, self.measured)
         self.calibration = calibration_use(bundle)
+        self._drift = _drift_of(bundle.calibration)
         self.pressure = Pressure(shared.clock, least_deadline_ms=release.budgets.total_ms)
         self.pressure.watch_queue(shared.queue_wait_ms)
         self._shared = shared
@@ -128,6 +130,15 @@ class ActiveRelease:
         """Return the pipeline that decides one request: the one of the load level of the moment."""
         stepping = self.stepping
         return self.pipeline if not stepping.level else self.ladder[stepping.choose()]
+
+    def answered(self, decision: Decision) -> None:
+        """Hold an answer that it decided against what its calibration was fitted on."""
+        if self._drift is not None and self.calibration.state is CalibrationState.USED:
+            self._drift.add(decision)
+
+    def drift(self) -> Mapping[str, tuple[float, int]]:
+        """Return the index of what is compared and the answers that it is of; nothing where nothing can be compared."""
+        return {} if self._drift is None else self._drift.told()
 
     def serve_as(self, arm: Arm) -> None:
         """Decide from now on as an arm of the rollout. What the stable release does is shown in the metrics."""
@@ -281,3 +292,8 @@ class ActiveRelease:
             )
             for name in level_names(release)
         )
+
+
+def _drift_of(calibration: Calibration | None) -> CalibrationDrift | None:
+    artefact = None if calibration is None else calibration.artefact
+    return None if artefact is None or artefact.reference is None else CalibrationDrift(artefact.reference, artefact.k)

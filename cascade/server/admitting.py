@@ -12,6 +12,8 @@ from cascade.server.choosing import Chosen
 from cascade.server.dialects.base import Parsed
 from cascade.server.groups import rerank_parsed
 from cascade.server.service import Service
+from cascade.telemetry.span_schema import Attribute, SpanName
+from cascade.telemetry.spans import child
 from cascade.tokens import estimate_tokens
 from cascade.types import DegradedReason, Ranking, Verdict
 
@@ -29,9 +31,16 @@ async def rank_admitted(service: Service, chosen: Chosen, parsed: Parsed, arrive
     until = arrived + (asked_ms - budgets.reserve_ms) / 1000
     queries = len(parsed.requests)
     asked = Asked(request.tenant, request.priority, size, until, queries, _seats(release.pipeline.release, parsed))
-    seat = admission.ask(asked)
+    with child(SpanName.ADMISSION) as span:
+        seat = admission.ask(asked)
+        span.set(Attribute.LANE, seat.lane)
+        try:
+            held = seat.is_held or await seat.settled()
+        except BaseException:
+            admission.leave(seat)
+            raise
+        span.set(Attribute.VERDICT, seat.verdict)
     try:
-        held = seat.is_held or await seat.settled()
         if not held:  # it asks no stage, so room for the level above is nothing to it, nor a miss of that level
             why = _why(seat.verdict)
             return await rerank_parsed(lambda: release.pipeline, parsed, arrived, why, assigned=chosen.assigned)

@@ -13,7 +13,15 @@ from cascade.server.settings import Settings
 from cascade.server.tuned import tell_tunings
 from cascade.telemetry.logs import note
 
-__all__ = ["announce", "tell_open"]
+__all__ = ["addresses", "announce", "tell_open"]
+
+
+def addresses(service: Service, public: socket.socket, admin: socket.socket) -> dict[str, str]:
+    """Return where the listeners are."""
+    return {
+        "public": address(public, tls="public" in service.tls),
+        "admin": address(admin, tls="admin" in service.tls),
+    }
 
 
 def announce(service: Service, public: socket.socket, admin: socket.socket) -> None:
@@ -26,8 +34,7 @@ def announce(service: Service, public: socket.socket, admin: socket.socket) -> N
         release=stable.name,
         digest=stable.digest,
         load_level=level.name,
-        public=address(public),
-        admin=address(admin),
+        **addresses(service, public, admin),
     )
     if level.is_above_normal:
         note("warning", "load level above normal", load_level=level.name)
@@ -48,11 +55,11 @@ def announce(service: Service, public: socket.socket, admin: socket.socket) -> N
 
 
 def tell_open(settings: Settings) -> None:
-    """Warn of a listener that others than this host can reach, and that asks for no key."""
+    """Warn of a listener that others than this host can reach, and that asks for no key and no certificate."""
     listeners = (
-        ("keys_file", settings.keys_file, settings.host),
-        ("admin_keys_file", settings.admin_keys_file, settings.admin_host),
+        ("keys_file", settings.keys_file or settings.tls_client_ca_file, settings.host),
+        ("admin_keys_file", settings.admin_keys_file or settings.admin_tls_client_ca_file, settings.admin_host),
     )
-    for setting, file, host in listeners:
-        if file is None and not is_loopback(host):
+    for setting, guarded_by, host in listeners:
+        if guarded_by is None and not is_loopback(host):
             note("warning", "open to all: no key is asked for", setting=setting)

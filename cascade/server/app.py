@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 import orjson
@@ -21,10 +21,10 @@ from cascade.server.dialects.vllm import VllmFormat, models
 from cascade.server.http import JSON
 from cascade.server.openapi import openapi
 from cascade.server.rerank import rerank_endpoint
-from cascade.server.routes import HEALTH_PATHS, rerank_routes
+from cascade.server.routes import HEALTH_PATHS, LIVE_PATH, rerank_routes
 from cascade.server.service import Service
 
-__all__ = ["json_errors", "public_app"]
+__all__ = ["health_routes", "json_errors", "public_app"]
 
 
 def public_app(service: Service) -> Starlette:
@@ -36,7 +36,6 @@ def public_app(service: Service) -> Starlette:
     }
     fixed = {
         "/openapi.json": orjson.dumps(openapi(service.rerank_dialect), option=orjson.OPT_SORT_KEYS),
-        "/livez": b'{"live":true}',
     }
     app = Starlette(
         routes=[
@@ -46,12 +45,18 @@ def public_app(service: Service) -> Starlette:
             ),
             *(Route(path, _guarded(service, *told), methods=["GET"]) for path, told in guarded.items()),
             *(Route(path, _constant(body), methods=["GET"]) for path, body in fixed.items()),
-            *(Route(path, _ready(service), methods=["GET"]) for path in HEALTH_PATHS),
+            *health_routes(service, HEALTH_PATHS),
         ],
         exception_handlers=json_errors(service),
     )
     app.router.redirect_slashes = False  # a redirected POST loses its body at many clients
     return app
+
+
+def health_routes(service: Service, ready_paths: Sequence[str]) -> list[Route]:
+    """Return the routes of liveness and, at ``ready_paths``, of readiness."""
+    live = Route(LIVE_PATH, _constant(b'{"live":true}'), methods=["GET"])
+    return [live, *(Route(path, _ready(service), methods=["GET"]) for path in ready_paths)]
 
 
 def _constant(body: bytes) -> Callable[[Request], object]:

@@ -8,9 +8,11 @@ import os
 import secrets
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from typing import Final
 
 from cascade.errors import ConfigError
 from cascade.guard.under_way import UnderWay
@@ -20,27 +22,33 @@ from cascade.rollout.activation import ActivationStep
 from cascade.rollout.bundle import Bundle
 from cascade.server.active import ActiveRelease, Shared
 from cascade.server.caching import open_cache
+from cascade.server.connections import ConnectionBounds, Connections
 from cascade.server.gate import open_access, open_admission
 from cascade.server.guards import guard_events
 from cascade.server.queue_waits import QueueWaits
 from cascade.server.reading import read_bundle, read_release
-from cascade.server.recording import open_records
+from cascade.server.recording import Records, open_records
 from cascade.server.secret_file import secret_of
 from cascade.server.service import Service
 from cascade.server.settings import Settings
 from cascade.server.stage_pool import StagePool
 from cascade.server.start_choices import StartChoices
 from cascade.server.tenant_quotas import TenantQuotas
+from cascade.server.tls import LISTENERS, Listener, ListenerTls, open_tls
+from cascade.server.tracing import Tracing, open_tracing
 from cascade.server.traffic import Traffic
 from cascade.stages.base import Stage
 from cascade.stages.build import build_stage
 from cascade.stages.cores import usable_cores
 from cascade.stages.engine.workers import Workers, worker_pool
 from cascade.telemetry.faults import Faults
+from cascade.telemetry.listener_metrics import ListenerMetrics
 from cascade.telemetry.metrics import Metrics
 from cascade.types import StageName
 
 __all__ = ["built_service", "open_service", "query_hash", "read_bundle", "read_release", "start_stages"]
+
+_ADMIN_CONNECTIONS: Final = 256
 
 
 @contextlib.asynccontextmanager
@@ -73,6 +81,7 @@ async def built_service(
     faults = Faults(metrics, time.monotonic)
     access = open_access(settings.keys_file, "public", "keys_file", metrics.keys)
     admin_access = open_access(settings.admin_keys_file, "admin", "admin_keys_file", metrics.keys)
+    tls = _open_tls(settings, metrics.listeners)
     waits = QueueWaits(metrics.admission.settled)
     admission = open_admission(settings, {}, time.monotonic, waits.settled)
     cache = open_cache(settings, environment, metrics.cache, time.monotonic)
@@ -80,9 +89,14 @@ async def built_service(
     pool = _stage_pool(threads, environment, metrics, faults)
     async with contextlib.AsyncExitStack() as ends:
         ends.callback(threads.close)
+        written: list[Records | Tracing] = []
+        ends.push_async_callback(_close_together, written)
+        tracing = open_tracing(settings, metrics.traces, faults)
+        if tracing is not None:
+            written.append(tracing)
         records = open_records(settings, hash_text=hash_query, metrics=metrics, faults=faults)
         if records is not None:
-            ends.push_async_callback(records.aclose)
+            written.append(records)
         if cache is not None:
             await cache.store.start()
             ends.push_async_callback(cache.store.aclose)
@@ -121,6 +135,9 @@ async def built_service(
             under_way=shared.under_way,
             access=access,
             admin_access=admin_access,
+            tracer=None if tracing is None else tracing.tracer,
+            tls=tls,
+            connections=_connections(settings, metrics.listeners),
             max_requests=settings.max_requests,
             max_body_bytes=settings.max_body_bytes,
             body_seconds=settings.body_seconds,
@@ -130,6 +147,19 @@ async def built_service(
             cache=cache,
             choices=choices,
         )
+
+
+def _open_tls(settings: Settings, metrics: ListenerMetrics) -> dict[Listener, ListenerTls]:
+    opened = {listener: open_tls(settings, listener, partial(metrics.reloaded, listener)) for listener in LISTENERS}
+    return {listener: tls for listener, tls in opened.items() if tls is not None}
+
+
+def _connections(settings: Settings, metrics: ListenerMetrics) -> dict[Listener, Connections]:
+    bounds: dict[Listener, ConnectionBounds] = {
+        "public": ConnectionBounds(settings.max_connections, settings.max_client_connections),
+        "admin": ConnectionBounds(_ADMIN_CONNECTIONS),
+    }
+    return {of: Connections(bound, partial(metrics.refuse, of)) for of, bound in bounds.items()}
 
 
 def _stage_pool(threads: Workers, environment: Mapping[str, str], metrics: Metrics, faults: Faults) -> StagePool:
@@ -145,9 +175,15 @@ def _stage_pool(threads: Workers, environment: Mapping[str, str], metrics: Metri
             environment=environment,
             count_fault=faults,
             events=events_of(name),
+            work=metrics.work.events(name),
         )
 
     return StagePool(build)
+
+
+async def _close_together(written: Sequence[Records | Tracing]) -> None:
+    """Have what waits to be written or sent leave, at the same time: each has some seconds for it."""
+    await asyncio.gather(*(each.aclose() for each in written))
 
 
 async def _close_all(shared: Shared) -> None:

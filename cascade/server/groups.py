@@ -11,6 +11,9 @@ from cascade.errors import NotAnswered, RequestError, RequestFault
 from cascade.pipeline import Pipeline
 from cascade.server.dialects.base import Parsed
 from cascade.telemetry.records import Assignment
+from cascade.telemetry.span_schema import SpanName
+from cascade.telemetry.span_tells import tell_decision
+from cascade.telemetry.spans import child
 from cascade.types import Decision, DegradedReason, Ranking, Request, StageName
 
 __all__ = ["rerank_parsed"]
@@ -41,9 +44,19 @@ async def rerank_parsed(
     async def rerank(request: Request) -> Ranking:
         return await deciding().rerank(request, arrived=arrived, unscored=unscored, assigned=assigned)
 
+    async def rerank_one_of_many(request: Request) -> Ranking:
+        with child(SpanName.QUERY) as span:
+            try:
+                ranking = await rerank(request)
+            except NotAnswered as refused:
+                tell_decision(span, refused.decision)
+                raise
+            tell_decision(span, ranking.decision)
+            return ranking
+
     if len(parsed.requests) == 1:
         return await rerank(parsed.request)
-    done = await asyncio.gather(*(rerank(request) for request in parsed.requests), return_exceptions=True)
+    done = await asyncio.gather(*(rerank_one_of_many(request) for request in parsed.requests), return_exceptions=True)
     rankings: list[Ranking] = []
     refused = False
     for ended in done:
@@ -75,6 +88,7 @@ def _join(decisions: Sequence[Decision], positions: Sequence[Sequence[int]]) -> 
     return replace(
         first,
         level=max((each.level for each in decisions), key=lambda level: level.index),
+        ranks_only=any(each.ranks_only for each in decisions),
         candidates=sum(each.candidates for each in decisions),
         top_n=sum(each.top_n for each in decisions),
         depth=sum(each.depth for each in decisions),

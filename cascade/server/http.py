@@ -149,8 +149,10 @@ def answer_headers(ranking: Ranking, ignored: Sequence[str] = ()) -> dict[str, s
         headers["x-cascade-degraded"] = ",".join(decision.degraded)
     if decision.excluded:
         headers["x-cascade-excluded"] = str(decision.excluded)
-    if decision.stage == "retrieval":
+    if decision.ranks_only:
         headers["x-cascade-score"] = "rank"
+    if repaired := sum(item.cost.repaired for item in decision.rounds if item.cost):
+        headers["x-cascade-repaired"] = str(repaired)
     if ignored:
         headers["x-cascade-ignored"] = ", ".join(ignored)
     return headers

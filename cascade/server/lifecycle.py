@@ -12,18 +12,22 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import uvicorn
+from starlette.types import ASGIApp
+
 from cascade.errors import ConfigError
 from cascade.server.admin import admin_app
-from cascade.server.announcing import announce, tell_open
+from cascade.server.announcing import addresses, announce, tell_open
 from cascade.server.app import public_app
 from cascade.server.building import built_service, start_stages
-from cascade.server.listening import address, listen, server
+from cascade.server.listening import listen, server
 from cascade.server.probing import probe_stages
 from cascade.server.rollout_start import begun
 from cascade.server.rollout_wiring import open_desk
 from cascade.server.service import Service
 from cascade.server.settings import Settings
 from cascade.server.stopping import ADMIN_STOP_SECONDS, end_public, stop_seconds
+from cascade.server.tls import Listener
 from cascade.server.watching import watch_stages
 from cascade.telemetry.logs import configure_logging, note
 
@@ -89,8 +93,8 @@ async def _run(
     stopping: asyncio.Event,
 ) -> None:
     """Listen, begin, and serve until told to stop; while the stages start, requests are answered 503."""
-    public = server(public_app(service), stop_seconds(settings.leftover_seconds))
-    admin = server(admin_app(service), ADMIN_STOP_SECONDS)
+    public = _server(service, "public", public_app(service), stop_seconds(settings.leftover_seconds))
+    admin = _server(service, "admin", admin_app(service), ADMIN_STOP_SECONDS)
     listeners = [
         asyncio.create_task(public.serve([public_socket]), name="public listener"),
         asyncio.create_task(admin.serve([admin_socket]), name="admin listener"),
@@ -98,11 +102,11 @@ async def _run(
     starting = asyncio.create_task(begin(), name="start of the stages")
     stop = asyncio.create_task(stopping.wait(), name="signal to stop")
     background: list[asyncio.Task[Any]] = [starting, stop]
-    for access in (service.access, service.admin_access):
-        if access is not None:
-            watching = access.watch(settings.keys_seconds)
-            background.append(asyncio.create_task(watching, name="looks at the keys"))
-    note("info", "starting", public=address(public_socket), admin=address(admin_socket))
+    for watched in (service.access, service.admin_access, *service.tls.values()):
+        if watched is not None:
+            watching = watched.watch(settings.keys_seconds)
+            background.append(asyncio.create_task(watching, name="looks at keys and certificates"))
+    note("info", "starting", **addresses(service, public_socket, admin_socket))
     try:
         await asyncio.wait([starting, stop, *listeners], return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and not stop.done():
@@ -137,6 +141,12 @@ async def _run(
         admin.should_exit = True
         await asyncio.gather(*background, return_exceptions=True)
         await asyncio.gather(*listeners)
+
+
+def _server(service: Service, listener: Listener, app: ASGIApp, seconds: int) -> uvicorn.Server:
+    tls = service.tls.get(listener)
+    context = None if tls is None else tls.context
+    return server(app, seconds, connections=service.connections[listener], context=context)
 
 
 async def _probed(service: Service, ends: Sequence[asyncio.Task[Any]]) -> None:

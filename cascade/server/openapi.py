@@ -68,6 +68,7 @@ _HEADERS: Final = {
     "x-cascade-arm": "canary where a release that is being rolled out decided; absent else",
     "x-cascade-excluded": "How many documents were left out of a stage; absent for none",
     "x-cascade-score": "rank where scores only tell the rank",
+    "x-cascade-repaired": "How much had to be mended of the large stage's order; absent for nothing",
     "x-cascade-ignored": "Fields of the request that do nothing here; absent for none",
 }
 _REFUSED_HEADERS: Final = {

@@ -12,18 +12,33 @@ from pathlib import Path
 from cascade.errors import ConfigError
 from cascade.rollout.bundle import Bundle, load_bundle
 from cascade.rollout.load import LoadedRelease, default_release_path, load_release
+from cascade.rollout.nameable import NameableEnvironment
 from cascade.rollout.signing import keys_in
 from cascade.rollout.sources.http import HttpSource
 from cascade.rollout.store import open_store
 from cascade.server.settings import Settings
 
-__all__ = ["read_bundle", "read_release"]
+__all__ = ["nameable", "read_bundle", "read_release"]
+
+
+def nameable(settings: Settings, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment as settings let a release see it; what they themselves name is kept from it."""
+    variable = (settings.cache_redis_url or "").removeprefix("env:")
+    files = [value for name in type(settings).model_fields if isinstance(value := getattr(settings, name), Path)]
+    if (settings.cache_redis_url or "").startswith("file:"):
+        files.append(Path(str(settings.cache_redis_url).removeprefix("file:")))
+    return NameableEnvironment(
+        environment,
+        variables=settings.release_variables,
+        files=settings.release_files,
+        kept=[variable, *files],
+    )
 
 
 def read_release(settings: Settings, environment: Mapping[str, str] = os.environ) -> LoadedRelease:
     """Load the release that settings name, else the packaged default. Raises ConfigError."""
     with _fetched(settings) as path:
-        return load_release(path, environment)
+        return load_release(path, nameable(settings, environment))
 
 
 def read_bundle(settings: Settings, environment: Mapping[str, str] = os.environ) -> Bundle:
@@ -32,7 +47,7 @@ def read_bundle(settings: Settings, environment: Mapping[str, str] = os.environ)
     Raises ConfigError, and where release keys are set for what none of them signed.
     """
     with _fetched(settings) as path:
-        return load_bundle(path, environment, keys_in(settings.release_keys_file)())
+        return load_bundle(path, nameable(settings, environment), keys_in(settings.release_keys_file)())
 
 
 @contextmanager

@@ -20,7 +20,11 @@ from cascade.server.http import Answer, as_json, client_request_id, deadline_fro
 from cascade.server.keys import Key, Right
 from cascade.server.routes import RerankRoute
 from cascade.server.service import Service
+from cascade.server.tracing import request_span, tell_status
 from cascade.telemetry.logs import UNWRITABLE, log_abandoned, log_decision, log_rejection
+from cascade.telemetry.span_schema import Attribute
+from cascade.telemetry.span_tells import tell_decision
+from cascade.telemetry.spans import current
 from cascade.types import Ranking
 
 __all__ = ["rerank_endpoint"]
@@ -47,8 +51,9 @@ def rerank_endpoint(service: Service, route: RerankRoute) -> Callable[[Request],
         else:
             service.held += 1
             try:
-                with service.metrics.in_flight.track_inprogress():
+                with service.metrics.in_flight.track_inprogress(), request_span(service, route, http) as span:
                     answer = await _answer(service, route, http, arrived, key)
+                    tell_status(span, answer.status)
             finally:
                 service.held -= 1
         headers = dict(answer.headers)
@@ -90,11 +95,13 @@ async def _answer(service: Service, route: RerankRoute, http: Request, arrived: 
     except ClientDisconnect:
         service.metrics.abandoned.inc()
         name = dialect.name if dialect is not None else None
+        current().set(Attribute.ERROR, "client_gone")
         _write(service, lambda: log_abandoned(name, client_request_id=asked_by))
         return Answer(_CLIENT_GONE, b"")
     finally:
         if chosen is not None:
             chosen.release.leave()
+    tell_decision(current(), ranking.decision, release_digest=chosen.release.digest)
     service.traffic.settled(chosen.settled(ranking.decision, answered=True))
     _write(service, lambda: log_decision(ranking.decision, client_request_id=asked_by))
     return dialect.render(ranking, parsed)
@@ -123,8 +130,12 @@ def _tell_error(
 ) -> None:
     """Count and log a request that got an error: decided and refused, or rejected before that."""
     service.metrics.reject(dialect.name, status)
+    span = current()
+    span.set(Attribute.DIALECT, dialect.name)
+    span.set(Attribute.ERROR, error.fault)
     if isinstance(error, NotAnswered):
         decision = error.decision
+        tell_decision(span, decision)
         _write(service, lambda: log_decision(decision, outcome="refused", client_request_id=asked_by))
         return
     fault, field = error.fault, logged_field(error.field)

@@ -21,6 +21,7 @@ from cascade.rollout.signing import ReleaseKeys, keys_in
 from cascade.rollout.sources.looking import Looking, ReleaseSource
 from cascade.rollout.sources.opening import release_source
 from cascade.rollout.store import ReleaseStore, open_store
+from cascade.server.reading import nameable
 from cascade.server.settings import Settings
 from cascade.server.start_choices import Place, StartChoices
 from cascade.telemetry.folders import why_not
@@ -115,7 +116,13 @@ async def begun(settings: Settings, environment: Mapping[str, str] = os.environ)
         if settings.watch_release or not isinstance(place, Path):
             looking = Looking(settings.release_seconds, _tell_fault)
             source = release_source(place, store, looking, token_file=settings.release_auth_file)
-        stored = _Stored(store, environment, keys, settings.releases_folder, keeps=settings.state_folder is not None)
+        stored = _Stored(
+            store,
+            nameable(settings, environment),
+            keys,
+            settings.releases_folder,
+            keeps=settings.state_folder is not None,
+        )
         if before.candidate is not None:
             stored.path(before.candidate.digest)
         named, fault = await _named(place, source, stored)

@@ -25,6 +25,7 @@ from cascade.rollout.sources.address import shown_place
 from cascade.rollout.store import Stored
 from cascade.rollout.trial import Judge
 from cascade.server.active import ActiveRelease
+from cascade.server.reading import nameable
 from cascade.server.rollout_start import Begun
 from cascade.server.service import Service
 from cascade.server.settings import Settings
@@ -82,7 +83,12 @@ async def open_desk(
         moves.turned_down(one.release, one.digest, one.step, (one.why,))
         ledger.note(Happened.REFUSED, one.release, one.digest, step=one.step, why=(one.why,))
     activation = Activation(
-        environment, service.open_release, clock=clock, count_fault=faults, keys=begun.keys, prepare=prepare
+        nameable(settings, environment),
+        service.open_release,
+        clock=clock,
+        count_fault=faults,
+        keys=begun.keys,
+        prepare=prepare,
     )
     desk = Desk(
         moves,

@@ -14,9 +14,11 @@ from cascade.server.dialects.vllm import VllmFormat
 from cascade.server.dialects.vllm_score import VllmScoreFormat
 from cascade.server.service import RerankDialect
 
-__all__ = ["HEALTH_PATHS", "RerankRoute", "rerank_routes"]
+__all__ = ["HEALTH_PATHS", "LIVE_PATH", "READY_PATH", "RerankRoute", "rerank_routes"]
 
-HEALTH_PATHS: Final = ("/readyz", "/health", "/ping", "/")
+LIVE_PATH: Final = "/livez"
+READY_PATH: Final = "/readyz"
+HEALTH_PATHS: Final = (READY_PATH, "/health", "/ping", "/")
 """Where readiness is told; the last three to clients of TEI and vLLM."""
 
 

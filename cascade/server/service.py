@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from cascade.cache.score_cache import ScoreCache
@@ -14,11 +14,14 @@ from cascade.rollout.bundle import Bundle
 from cascade.rollout.desk import Desk
 from cascade.server.access import Access
 from cascade.server.active import ActiveRelease
+from cascade.server.connections import Connections
 from cascade.server.stage_pool import StagePool
 from cascade.server.start_choices import StartChoices
+from cascade.server.tls import LISTENERS, Listener, ListenerTls
 from cascade.server.traffic import Traffic
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
+from cascade.telemetry.tracer import Tracer
 
 __all__ = ["RerankDialect", "Service"]
 
@@ -36,7 +39,7 @@ class Service:
     ``ready`` is what readiness says: it is false also while stopping, when requests are still answered.
     ``draining`` is true from then on: connections are closed behind their answers. ``records`` tells whether
     decisions are recorded. ``access`` and ``admin_access`` are the keys of the two listeners, None for one that is
-    open to all. ``cache`` has kept scores, None where none are kept. ``embedded_threads`` is how many threads stages inside the process share. ``desk`` rolls releases out, where there is one. ``held`` counts requests from their head to their answer, at most ``max_requests``.
+    open to all, and ``tls`` what each speaks TLS with, where it does. ``cache`` has kept scores, None where none are kept. ``embedded_threads`` is how many threads stages inside the process share. ``tracer`` begins the traces of requests, None where none are made. ``desk`` rolls releases out, where there is one. ``held`` counts requests from their head to their answer, at most ``max_requests``.
     """
 
     traffic: Traffic
@@ -58,7 +61,12 @@ class Service:
     max_requests: int = 4096
     access: Access | None = None
     admin_access: Access | None = None
+    tls: Mapping[Listener, ListenerTls] = field(default_factory=dict)
+    connections: Mapping[Listener, Connections] = field(
+        default_factory=lambda: {each: Connections() for each in LISTENERS}
+    )
     records: bool = False
     embedded_threads: int = 1
     cache: ScoreCache | None = None
+    tracer: Tracer | None = None
     desk: Desk[ActiveRelease] | None = None

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
@@ -19,9 +17,11 @@ from pydantic import (
 )
 
 from cascade.errors import ConfigError
+from cascade.rollout.nameable import DEFAULT_FILES, DEFAULT_VARIABLES, checked_files, checked_variables
 from cascade.rollout.sources.address import checked_place, shown_place
 from cascade.rollout.strict_yaml import read_mapping
 from cascade.server.redis_address import checked_reference
+from cascade.server.trace_settings import TraceSettings
 
 __all__ = ["ENVIRONMENT_PREFIX", "Settings", "load_settings"]
 
@@ -29,30 +29,9 @@ ENVIRONMENT_PREFIX: Final = "CASCADE__"
 """Two underscores: an orchestrator that announces a service named cascade sets CASCADE_PORT and the like."""
 
 
-_PATHS: Final = (
-    "release",
-    "state_folder",
-    "releases_folder",
-    "release_keys_file",
-    "release_auth_file",
-    "log_file",
-    "query_hash_key_file",
-    "record_file",
-    "keys_file",
-    "admin_keys_file",
-    "cache_key_file",
-)
-
-
-class Settings(BaseModel):
+class Settings(TraceSettings):
     """Every setting, with its default. Precedence: flag, environment, file, default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    host: str = Field(default="127.0.0.1", min_length=1, description="Address of the public listener")
-    port: int = Field(default=8787, ge=0, le=65535, description="Port of the public listener; 0 picks a free one")
-    admin_host: str = Field(default="127.0.0.1", min_length=1, description="Address of the admin listener")
-    admin_port: int = Field(default=8788, ge=0, le=65535, description="Port of the admin listener; 0 picks one")
     release: Path | str | None = Field(
         default=None,
         description="Release in YAML, or a bundle: folder, .tar, or the http(s) address of a .tar; unset: the packaged one",
@@ -73,6 +52,16 @@ class Settings(BaseModel):
         default=None,
         description="File of public keys in PEM: only a bundle that is signed with one of them is served or rolled out; "
         "unset: signatures are not asked for",
+    )
+    release_variables: tuple[str, ...] = Field(
+        default=DEFAULT_VARIABLES,
+        description="Environment variables that a release may name: names, or beginnings of names before a `*`; in one string "
+        "with commas between. Those of settings never",
+    )
+    release_files: tuple[str, ...] = Field(
+        default=DEFAULT_FILES,
+        description="Files of secrets that a release may name: absolute paths, folders before `/*`, or with all below before "
+        "`/**`; in one string with commas between. Those of settings never",
     )
     releases_folder: Path | None = Field(
         default=None, description="Folder of bundles that `rollout start` may name by digest or by name"
@@ -105,7 +94,10 @@ class Settings(BaseModel):
         default=None, description="The same of the admin listener; it may be the same file"
     )
     keys_seconds: float = Field(
-        default=5.0, gt=0, le=86_400, description="Time between two looks at whether a file of keys has changed"
+        default=5.0,
+        gt=0,
+        le=86_400,
+        description="Time between two looks at whether a file of keys, or of a listener's TLS, has changed",
     )
     max_requests: int = Field(
         default=4096,
@@ -211,6 +203,14 @@ class Settings(BaseModel):
         "Redis needs one that all its replicas have",
     )
 
+    @field_validator("release_variables", "release_files", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return [each.strip() for each in value.split(",") if each.strip()] if isinstance(value, str) else value
+
+    _variables = field_validator("release_variables")(checked_variables)
+    _files = field_validator("release_files")(checked_files)
+
     @field_validator("release")
     @classmethod
     def _place(cls, value: Path | str | None) -> Path | str | None:
@@ -284,7 +284,8 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Take a relative path in a settings file from the file's own folder."""
-    paths = {name: values[name] for name in _PATHS if isinstance(values.get(name), str) and "://" not in values[name]}
+    names = (name for name in Settings.model_fields if name == "release" or name.endswith(("_file", "_folder")))
+    paths = {name: values[name] for name in names if isinstance(values.get(name), str) and "://" not in values[name]}
     return values | {name: str(file.parent / value) for name, value in paths.items()}
 
 

@@ -159,6 +159,9 @@ class Traffic:
         else:
             self._metrics.observe(settled.decision, answered=settled.answered)
             self.recent.add(settled.decision, answered=settled.answered)
+            for release in self._split.active:
+                if release.digest == settled.digest:
+                    release.answered(settled.decision)
         try:
             self.outcomes(settled)
         except Exception as error:  # noqa: BLE001 - a boundary: who listens never costs an answer

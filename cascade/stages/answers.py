@@ -26,6 +26,10 @@ class AnswerFault(StrEnum):
     BAD_INDEX = "bad_index"
     DUPLICATE_INDEX = "duplicate_index"
     NOT_A_NUMBER = "not_a_number"
+    NO_ORDER = "no_order"
+    CUT_ORDER = "cut_order"
+    NOT_BARE = "not_bare"
+    REFUSAL = "refusal"
 
 
 class InvalidAnswer(Exception):

@@ -20,7 +20,10 @@ _SILENT_SECONDS: Final = 10 * _STALE_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a server says of itself. None where it does not say."""
+    """What a server says of itself. None where it does not say.
+
+    ``attention`` is how a model inside the sidecar was found to run, and why so where something else was asked for.
+    """
 
     model: str | None = None
     revision: str | None = None
@@ -29,6 +32,7 @@ class Observed:
     max_length: int | None = None
     max_texts: int | None = None
     max_in_flight_texts: int | None = None
+    attention: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from typing import Final, assert_never
 
 import httpx
 
+from cascade.errors import ConfigError
 from cascade.guard.deadline import Clock
 from cascade.guard.events import GuardEvents
 from cascade.policy.release import (
     ApiStage,
+    ChatStage,
     EmbeddingStage,
     HostedStage,
     HttpStage,
@@ -22,9 +24,11 @@ from cascade.policy.release import (
     VllmStage,
 )
 from cascade.stages.base import Stage
+from cascade.stages.chat import ChatWire, prose_bytes
 from cascade.stages.embedding import EmbeddingReranker
 from cascade.stages.engine.workers import Workers
 from cascade.stages.http import HttpReranker
+from cascade.stages.listwise import ListReranker
 from cascade.stages.onnx import OnnxReranker
 from cascade.stages.rerank_api import SHAPES, ApiWire
 from cascade.stages.serializers import serializer
@@ -32,6 +36,7 @@ from cascade.stages.tei import TeiWire
 from cascade.stages.upstream import Upstream, build_transport, read_token
 from cascade.stages.vllm import VllmWire
 from cascade.stages.wire import Wire
+from cascade.telemetry.work import NO_WORK_EVENTS, WorkEvents
 from cascade.types import ScoreSpace, StageName
 
 __all__ = ["build_stage", "build_stages", "round_budget_ms", "specs_of", "wire_of"]
@@ -97,33 +102,36 @@ def build_stage(
     count_fault: Callable[[BaseException], None] = lambda error: None,
     transport_for: Callable[[HttpStage], httpx.AsyncBaseTransport] = build_transport,
     events: GuardEvents = _NO_EVENTS,
+    work: WorkEvents = NO_WORK_EVENTS,
     draw: Callable[[], float] = random.random,
 ) -> Stage:
-    """Return one stage, not yet started, as `build_stages` does. Raises ConfigError."""
+    """Return one stage, not yet started, as `build_stages` does; ``work`` is told of its work. Raises ConfigError."""
     match spec:
         case OnnxStage():
-            return OnnxReranker(name, spec, pool, clock, count_fault)
+            return OnnxReranker(name, spec, pool, clock, count_fault, events=work)
         case EmbeddingStage():
-            return EmbeddingReranker(name, spec, pool, clock, count_fault)
-        case TeiStage() | VllmStage() | ApiStage() | HostedStage():
+            return EmbeddingReranker(name, spec, pool, clock, count_fault, events=work)
+        case TeiStage() | VllmStage() | ApiStage() | HostedStage() | ChatStage():
             token = read_token(spec.auth, environment)
-            return HttpReranker(
+            kind, prose = (ListReranker, prose_bytes(spec)) if isinstance(spec, ChatStage) else (HttpReranker, 0)
+            return kind(
                 name,
                 spec,
                 wire_of(spec),
-                Upstream(spec.url, transport_for(spec), token, connect_ms=spec.connect_ms),
+                Upstream(spec.url, transport_for(spec), token, connect_ms=spec.connect_ms, prose_bytes=prose),
                 clock,
                 count_fault,
                 budget_ms=budget_ms,
                 draw=draw,
                 events=events,
+                work=work,
             )
         case _:
             assert_never(spec)
 
 
-def wire_of(spec: TeiStage | VllmStage | ApiStage | HostedStage) -> Wire:
-    """Return the wire format of a stage."""
+def wire_of(spec: TeiStage | VllmStage | ApiStage | HostedStage | ChatStage) -> Wire:
+    """Return the wire format of a stage. Raises ConfigError."""
     raw = spec.score_space is ScoreSpace.LOGIT
     match spec:
         case TeiStage():
@@ -132,5 +140,10 @@ def wire_of(spec: TeiStage | VllmStage | ApiStage | HostedStage) -> Wire:
             return VllmWire(spec.model, raw_scores=raw)
         case ApiStage() | HostedStage():
             return ApiWire(SHAPES[spec.adapter], spec.model, raw_scores=raw)
+        case ChatStage():
+            written = serializer(spec.serializer)
+            if written.listed is None:
+                raise ConfigError(f"serializer: {written.name} writes pairs, and adapter chat orders lists")
+            return ChatWire(spec, written.listed)
         case _:
             assert_never(spec)

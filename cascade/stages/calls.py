@@ -23,8 +23,9 @@ from cascade.guard.own_calls import is_own_call
 from cascade.guard.retry_budget import RetryBudget
 from cascade.policy.stage_specs import HttpStage
 from cascade.stages.round import Round
+from cascade.stages.traced_call import post_traced
 from cascade.stages.upstream import Lost, Reply, Upstream
-from cascade.stages.verdicts import Retry, verdict_of
+from cascade.stages.verdicts import TURNED_AWAY, Retry, verdict_of
 from cascade.types import RetryOutcome
 
 __all__ = ["Call", "Calls", "RoundFailed", "Sent", "retry_after_s"]
@@ -55,12 +56,16 @@ class RoundFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: where it goes, its size, and the positions of the documents that leave with it for the first time."""
+    """One call: where it goes, its size, and the positions of the documents that leave with it for the first time.
+
+    ``resent`` says which repetition of a call that failed it is, 0 for the call itself.
+    """
 
     route: str
     texts: int
     tokens: int
     leaving: set[int]
+    resent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,10 @@ class Sent:
 
 
 class Calls:
-    """Make calls. ``draw`` gives numbers in [0, 1) for pauses; ``events`` is told of retries."""
+    """Make calls. ``draw`` gives numbers in [0, 1) for pauses; ``events`` is told of retries.
+
+    Where calls are ``costly``, one that the server may have worked on is never made again.
+    """
 
     def __init__(
         self,
@@ -86,12 +94,14 @@ class Calls:
         texts_a_call: int,
         draw: Callable[[], float],
         events: GuardEvents,
+        costly: bool = False,
     ) -> None:
         self._upstream = upstream
         self._clock = clock
         self._draw = draw
         self._retried = events.retried
         self._retries = spec.retries
+        self._costly = costly
         self._budget = RetryBudget(spec.retry_share)
         self._expected = ExpectedMs(clock)
         self._answering = Answering()
@@ -104,7 +114,7 @@ class Calls:
                 most_texts=spec.max_in_flight_texts,
                 most_tokens=spec.max_in_flight_tokens,
                 call_texts=texts_a_call,
-                call_tokens=texts_a_call * min(spec.max_length, _TOKENS_A_TEXT),
+                call_tokens=texts_a_call * (spec.max_length if costly else min(spec.max_length, _TOKENS_A_TEXT)),
             )
         self._fit_room()
 
@@ -134,8 +144,15 @@ class Calls:
             round_.leaves(call.leaving, began)
             leaving, own_texts = self._answering.leaves(began), round_.answered_texts
             try:
-                reply = await self._upstream.post(
-                    call.route, body, request_id=next(round_.request_ids), texts=call.texts
+                reply = await post_traced(
+                    self._upstream,
+                    call.route,
+                    body,
+                    request_id=next(round_.request_ids),
+                    texts=call.texts,
+                    tokens=call.tokens,
+                    resent=call.resent,
+                    room_ms=waited_ms,
                 )
             except Lost as lost:
                 if lost.code in _NEVER_LEFT:
@@ -175,11 +192,11 @@ class Calls:
         self._drop(self._clock() - sent.ms / 1000)
 
     async def again(
-        self, deadline: Deadline, tokens: int, failed: RoundFailed, attempt: Callable[[], Awaitable[Result]]
+        self, deadline: Deadline, tokens: int, failed: RoundFailed, attempt: Callable[[int], Awaitable[Result]]
     ) -> Result:
         """Make a call again that failed, while that may help and the time that is left carries it. Raises RoundFailed.
 
-        A pause that the server asks for is kept, or the call given up at once.
+        ``attempt`` is told which repetition it is, from 1. A pause that the server asks for is kept, or the call given up at once.
         """
         tries, pause_ms = 1, 0.0
 
@@ -199,13 +216,14 @@ class Calls:
                 tries = trying.retry_state.attempt_number
                 if tries == 1:
                     raise failed
-                result = await attempt()
+                result = await attempt(tries - 1)
                 self._retried(RetryOutcome.ANSWERED)
                 return result
         raise failed  # not reached: the loop above returns or raises
 
     def _may_repeat(self, failed: RoundFailed, tokens: int, pause_ms: float, deadline: Deadline) -> bool:
-        rule = Retry.NEVER if is_aside() else verdict_of(failed.code).retry
+        never = is_aside() or (self._costly and failed.code not in TURNED_AWAY)
+        rule = Retry.NEVER if never else verdict_of(failed.code).retry
         if rule is Retry.NEVER:
             return False
         expected_ms = self._expected.p90_ms(tokens)

@@ -8,8 +8,9 @@ from typing import Final
 
 from cascade.errors import StageError
 from cascade.guard.deadline import Clock, Deadline
-from cascade.policy.release import HttpStage, StageBase, TeiStage
+from cascade.policy.release import ChatStage, HttpStage, StageBase, TeiStage
 from cascade.stages.base import Observed, Stage
+from cascade.stages.graph.exact import WhyExported
 from cascade.stages.probe import Probe, Verdict, probe
 from cascade.text import Text
 
@@ -34,12 +35,23 @@ _BY_VERDICT: Final = {
         "classifier_from_token), or the file was converted without it"
     ),
     Verdict.OUTSIDE_SPACE: "scores lie outside the declared score_space: declare logit",
+    Verdict.NO_PERMUTATION: (
+        "the model's order of four passages names one twice, leaves one out or stands in other text: set form to regex or "
+        "json-schema where the server can hold it to one, or ask a model that follows the prompt"
+    ),
     Verdict.TWICE_ACTIVATED: (
         "all scores lie between 0.5 and 0.731: a probability was put through a sigmoid again; have the server answer raw "
         "scores, or declare the space that it answers in"
     ),
 }
+_ORDERED_WRONG: Final = (
+    "the model puts an irrelevant passage before the one that answers the query: it is too small for this, or its chat "
+    "template is not its own"
+)
 _BY_CODE: Final = {
+    "no_chat": "the server has no chat template, or runs a model that writes nothing: start it with a model that chats",
+    "no_order": "the model's answer names no passage: it does not follow the prompt, or thinks for longer than answer_tokens",
+    "cut_order": "the model's answer was cut by its length: raise answer_tokens, or set thinking to false",
     "no_route": "the server has no scoring route: wrong address or adapter, or it was not started as a reranker",
     "not_a_reranker": "the server runs a model that is no reranker, or was started without the reranker's overrides",
     "unknown_model": "the server does not know the model's name: set model to one that it lists",
@@ -47,6 +59,14 @@ _BY_CODE: Final = {
     "refused": "nothing listens at the address",
     "dns": "the host name is not known",
     "tls": "the server's certificate is not trusted: name its authority under ca_bundle",
+}
+_BY_CODE_OF_CHAT: Final = {
+    "status_400": (
+        "the server refuses how it is asked: where it knows no such field set form to text and leave thinking unset; or its "
+        "chat template takes no system message"
+    ),
+    "too_long": "prompt and answer have no room together: lower answer_tokens, or give the server a longer context",
+    "answer_too_large": "the answer is longer than its list asks for: set answer_tokens to what the model may write",
 }
 
 
@@ -103,11 +123,19 @@ def advise(
     advice = []
     code = unusable or found.code
     if code:
-        advice.append(_BY_CODE.get(code, f"scoring fails: {code}"))
+        told = _BY_CODE | _BY_CODE_OF_CHAT if isinstance(spec, ChatStage) else _BY_CODE
+        advice.append(told.get(code, f"scoring fails: {code}"))
+    elif isinstance(spec, ChatStage) and found.verdict is Verdict.WRONG_ORDER:
+        advice.append(_ORDERED_WRONG)
     elif found.verdict in _BY_VERDICT:
         advice.append(_BY_VERDICT[found.verdict])
     if observed is not None:
         advice += differences(spec, observed)
+        if (observed.attention or "").endswith(WhyExported.OTHER_BITS):
+            advice.append(
+                "the exact form of attention scores other bits on this machine, so the exported one runs: declare "
+                "attention: exported, which spares the comparison at load"
+            )
     slow = [size for size, taken in latency_ms.items() if taken > budget_ms]
     if slow:
         advice.append(

@@ -13,6 +13,7 @@ from cascade.errors import ConfigError, StageError, StageInvalidAnswer, StageTim
 from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.events import Guarded
 from cascade.guard.expected_ms import ExpectedMs
+from cascade.guard.own_calls import is_of_traffic
 from cascade.policy.release import StageBase
 from cascade.stages.base import Congestion, Observed
 from cascade.stages.cores import cpu_instructions, has_int8_instructions
@@ -22,6 +23,7 @@ from cascade.stages.engine.workers import Workers
 from cascade.stages.fingerprint import fingerprint_of
 from cascade.stages.onnx_model import DEFAULT_SESSION, SessionOptions
 from cascade.stages.serializers import serializer
+from cascade.telemetry.work import NO_WORK_EVENTS, ReadPairs, WorkEvents
 from cascade.text import Text
 from cascade.tokens import MOST_CHARACTERS_PER_TOKEN, beginning_of
 from cascade.types import Exclusion, Fingerprint, ScoreSpace, StageCost, StageScores
@@ -35,12 +37,16 @@ _STATIC_INT8: Final = "static-int8"
 
 
 class Work(Generic[Result]):
-    """What one call of a stage asks of its engine. ``begun`` counts the documents that have been run, or are."""
+    """What one call of a stage asks of its engine.
+
+    ``begun`` counts the documents that have been run, or are; ``read`` is what they were read as, None unless all were run.
+    """
 
     def __init__(self, engine: Engine[Result], deadline: Deadline) -> None:
         self._engine = engine
         self._deadline = deadline
         self.begun = 0
+        self.read: ReadPairs | None = None
 
     @contextmanager
     def round(self, query: str, texts: Sequence[str], *, queries: int = 0) -> Iterator[Round[Result]]:
@@ -49,6 +55,7 @@ class Work(Generic[Result]):
         try:
             with self._engine.round(query, texts, self._deadline) as round_:
                 yield round_
+            self.read = round_.read_as(queries)  # whole: of one that is given up, threads may still be reading
         finally:
             if round_ is not None:
                 self.begun = sum(position >= queries for position in round_.begun)
@@ -58,7 +65,7 @@ class EmbeddedStage(ABC, Generic[Result]):
     """Run a model on the sidecar's own cores, by threads that embedded stages share.
 
     Cancelling, or a deadline, drops the calls that have not begun; one that runs ends by itself. ``count_fault`` is told of
-    what a model raised, and ``session`` is how it is run.
+    what a model raised, ``events`` of what is read and run, and ``session`` is how it is run.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class EmbeddedStage(ABC, Generic[Result]):
         count_fault: Callable[[BaseException], None] = lambda error: None,
         *,
         session: SessionOptions = DEFAULT_SESSION,
+        events: WorkEvents = NO_WORK_EVENTS,
     ) -> None:
         self._name = name
         self._spec = spec
@@ -77,6 +85,7 @@ class EmbeddedStage(ABC, Generic[Result]):
         self._clock = clock
         self._count_fault = count_fault
         self._session = session
+        self._events = events
         self._serializer = serializer(spec.serializer)
         if self._serializer.owns_template:
             raise ConfigError(f"{name}: serializer: an embedded model cuts long pairs, and with them a template's end")
@@ -178,6 +187,8 @@ class EmbeddedStage(ABC, Generic[Result]):
                 written = self._serializer.query(beginning_of(query.reveal(), self._most_characters))
                 scores, cost = await self._score(work, written, texts)
             if all(map(math.isfinite, scores.values())):
+                if work.read is not None and is_of_traffic():
+                    self._events.read(work.read)
                 return StageScores(
                     tuple(scores.get(position) for position in range(len(documents))),
                     {position: Exclusion.BLANK for position in range(len(documents)) if position not in texts},

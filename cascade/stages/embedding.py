@@ -22,6 +22,7 @@ from cascade.stages.engine.readers import text_reader
 from cascade.stages.engine.round import NotRun
 from cascade.stages.engine.workers import Workers
 from cascade.stages.onnx_model import DEFAULT_SESSION, OnnxModel, SessionOptions
+from cascade.telemetry.work import NO_WORK_EVENTS, WorkEvents
 from cascade.text import Text
 from cascade.tokens import beginning_of
 from cascade.types import StageCost
@@ -80,8 +81,9 @@ class EmbeddingReranker(EmbeddedStage[Vector]):
         count_fault: Callable[[BaseException], None] = lambda error: None,
         *,
         session: SessionOptions = DEFAULT_SESSION,
+        events: WorkEvents = NO_WORK_EVENTS,
     ) -> None:
-        super().__init__(name, spec, workers, clock, count_fault, session=session)
+        super().__init__(name, spec, workers, clock, count_fault, session=session, events=events)
         self._weights = spec.weights
         self._pooling = spec.pooling
         self._cache = VectorCache(spec.cached_vectors)
@@ -99,6 +101,7 @@ class EmbeddingReranker(EmbeddedStage[Vector]):
             answer=self._pooled,
             keeps_parts=True,
             count_fault=self._count_fault,
+            ran=self._events.ran,
         )
 
     async def _score(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cascade.policy.release import HttpStage, StageBase
-from cascade.policy.stage_specs import Activation, EmbeddingStage, OnnxStage, Pooling, TokenBudget
+from cascade.policy.stage_specs import Activation, ChatStage, EmbeddingStage, OnnxStage, Pooling, TokenBudget
 from cascade.stages.serializers import Serializer
 from cascade.types import Fingerprint
 
@@ -37,13 +37,18 @@ def completed(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mode(spec: StageBase) -> str | None:
-    """Return how the engine runs a model where that is not as ever.
+    """Return how a model is run, or asked for an order, where that is not as ever.
 
     As ever is of a cross-encoder one pair a call, its beginning alone, as it is; of a bi-encoder the state of its first token.
-    The numbers of a batch are no part of it: they move no score of a model that may be batched.
+    The numbers of a batch are no part of it: they move no score of a model that may be batched. Nor is ``attention``: the
+    exact form is used where it scores the same bits alone.
     """
     if isinstance(spec, EmbeddingStage):
         return None if spec.pooling is Pooling.CLS else str(spec.pooling)
+    if isinstance(spec, ChatStage):
+        thinking = "" if spec.thinking is None else f" thinking={str(spec.thinking).lower()}"
+        room = f"passages={spec.passage_tokens} answer={spec.answer_tokens or 0}"
+        return f"{spec.form} {spec.broken_order} {room} seed={spec.seed}{thinking}"
     if not isinstance(spec, OnnxStage):
         return None
     told = []

@@ -6,7 +6,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from cascade.errors import (
     ConfigError,
@@ -21,7 +21,7 @@ from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.events import Guarded, GuardEvents
 from cascade.guard.expected_ms import ExpectedMs
 from cascade.guard.inflight import TextLimiter
-from cascade.guard.own_calls import is_own_call
+from cascade.guard.own_calls import is_of_traffic, is_own_call
 from cascade.policy.release import HttpStage
 from cascade.stages.base import Congestion, Observed
 from cascade.stages.calls import Calls, RoundFailed
@@ -33,6 +33,7 @@ from cascade.stages.serializers import Serializer, serializer
 from cascade.stages.upstream import Upstream
 from cascade.stages.verdicts import EVERY_REFUSED, verdict_of
 from cascade.stages.wire import Wire
+from cascade.telemetry.work import NO_WORK_EVENTS, WorkEvents
 from cascade.text import Text
 from cascade.types import Fingerprint, ScoreSpace, StageScores
 
@@ -48,8 +49,11 @@ class HttpReranker:
     all requests. `Sending` mends what can be mended, `Calls` keeps calls within the limits and makes them again where
     the time and the budget of retries allow. Where rounds fail again and again, none leaves for a while (`Breaker`).
 
-    ``budget_ms`` is what a round has at most; ``draw`` gives numbers in [0, 1); ``events`` is told of what the guards do.
+    ``budget_ms`` is what a round has at most; ``draw`` gives numbers in [0, 1); ``events`` is told of what the guards do, and
+    ``work`` of what pairs are read as.
     """
+
+    _sends: ClassVar[type[Sending]] = Sending
 
     def __init__(
         self,
@@ -63,13 +67,18 @@ class HttpReranker:
         budget_ms: float = math.inf,
         draw: Callable[[], float] = random.random,
         events: GuardEvents = _NO_EVENTS,
+        work: WorkEvents = NO_WORK_EVENTS,
     ) -> None:
         self._name = name
         self._spec = spec
         self._wire = wire
         self._upstream = upstream
         self._clock = clock
+        self._work = work
         self._serializer: Serializer = serializer(spec.serializer)
+        if (self._serializer.listed is not None) is not self.is_listwise:
+            writes = "pairs, and this stage orders lists" if self.is_listwise else "lists, and this stage scores pairs"
+            raise ConfigError(f"{name}: serializer: {spec.serializer} writes {writes}")
         self._fingerprint = fingerprint_of(spec, self._serializer)
         if spec.instruction is not None and not self.takes_instruction:
             raise ConfigError(f"{name}: instruction: neither the serializer nor the server of this adapter takes one")
@@ -77,9 +86,17 @@ class HttpReranker:
         self._slow_ms = math.inf
         self.allow(budget_ms)
         self._breaker = Breaker(spec.breaker, clock, draw, events.breaker)
-        self._calls = Calls(spec, upstream, clock, texts_a_call=texts_a_call(spec, wire), draw=draw, events=events)
+        self._calls = Calls(
+            spec,
+            upstream,
+            clock,
+            texts_a_call=texts_a_call(spec, wire),
+            draw=draw,
+            events=events,
+            costly=self.is_listwise,
+        )
         self._looks = Looks(name, wire, upstream, clock, self._bounded_by, count_fault)
-        self._sending = Sending(
+        self._sending = self._sends(
             spec, wire, self._calls, self._looks, clock, owns_template=self._serializer.owns_template
         )
         self.expected = ExpectedMs(clock)
@@ -189,6 +206,8 @@ class HttpReranker:
             if round_.pieces and not round_.scores:
                 raise RoundFailed(StageRefused, EVERY_REFUSED)
             outcome = self._outcome_of(round_)
+            if round_.pieces and not self.is_listwise and is_of_traffic():
+                self._work.read(round_.read_as())
             return round_.result()
         except TimeoutError:
             kind, code = StageTimeout, "deadline" if round_ is not None and round_.left else "waiting_for_room"

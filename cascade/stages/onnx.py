@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Literal
 
 from cascade.errors import ConfigError
 from cascade.guard.deadline import Clock
 from cascade.policy.stage_specs import Activation, OnnxStage
+from cascade.stages.base import Observed
 from cascade.stages.embedded import EmbeddedStage, Work
 from cascade.stages.engine.batching import batching_of
 from cascade.stages.engine.engine import Engine
 from cascade.stages.engine.invariance import TOLERANCE
 from cascade.stages.engine.readers import JointReader
 from cascade.stages.engine.workers import Workers
+from cascade.stages.graph.exact import WhyExported
 from cascade.stages.onnx_loaded import LoadedCrossEncoder, logits
 from cascade.stages.onnx_model import DEFAULT_SESSION, SessionOptions
 from cascade.telemetry.logs import note
+from cascade.telemetry.work import NO_WORK_EVENTS, WorkEvents
 from cascade.types import ScoreSpace, StageCost
 
 __all__ = ["OnnxReranker"]
@@ -26,10 +31,10 @@ class OnnxReranker(EmbeddedStage[float]):
     """Score pairs with a cross-encoder.
 
     In ``one-pair`` mode each pair is a call of its own: scores depend on nothing but the pair, bit for
-    bit. In ``token-budget`` mode pairs of about one length share a call, those of other requests too; a model whose scores
+    bit, and the same whether attention runs as exported or in its exact form. In ``token-budget`` mode pairs of about one length share a call, those of other requests too; a model whose scores
     move with its batch mates is refused in that mode at load. A document in several windows scores as its best one.
-    ``loaded`` is a model that is loaded already, for a stage that differs from this one in batching alone; unset: the stage
-    loads its own.
+    ``loaded`` is a model that is loaded already, for a stage that differs from this one in the numbers of a batch alone; unset:
+    the stage loads its own.
     """
 
     def __init__(
@@ -42,17 +47,23 @@ class OnnxReranker(EmbeddedStage[float]):
         *,
         session: SessionOptions = DEFAULT_SESSION,
         loaded: LoadedCrossEncoder | None = None,
+        events: WorkEvents = NO_WORK_EVENTS,
     ) -> None:
-        super().__init__(name, spec, workers, clock, count_fault, session=session)
+        super().__init__(name, spec, workers, clock, count_fault, session=session, events=events)
         self._onnx = spec
         self._batching = batching_of(spec.batching)
         self._loaded = loaded
+        if loaded is not None and loaded.is_one_pair is not self._batching.is_one_pair:
+            raise ValueError("a model is loaded for one pair a call, or for batches")
+        self._attention: str | None = None
         if spec.windows is not None:
             self._most_characters *= spec.windows.most
 
     def _load(self) -> Engine[float]:
         loaded = self._loaded or LoadedCrossEncoder(self._onnx, self._session)
         self._check(loaded)
+        why = loaded.why_exported
+        self._attention = str(loaded.attention) if why is None else f"{loaded.attention}: {why}"
         return Engine(
             loaded.model,
             workers=self._workers,
@@ -61,7 +72,13 @@ class OnnxReranker(EmbeddedStage[float]):
             answer=logits,
             better=_higher,
             count_fault=self._count_fault,
+            ran=self._events.ran,
         )
+
+    @property
+    def observed(self) -> Observed | None:
+        told = super().observed
+        return None if told is None else replace(told, attention=self._attention)
 
     async def _score(
         self, work: Work[float], query: str, texts: Mapping[int, str]
@@ -91,6 +108,9 @@ class OnnxReranker(EmbeddedStage[float]):
         if not self._batching.is_one_pair:
             said = f"scores of fixed pairs move by at most {loaded.batch_effect:.1e} with their batch mates"
             note("info", "batch invariance", stage=self._name, said=said)
+        if (why := loaded.why_exported) is not None:
+            level: Literal["info", "warning"] = "warning" if why is WhyExported.OTHER_BITS else "info"
+            note(level, "attention as exported", stage=self._name, why=str(why))
         if self._onnx.cached_token_bytes and isinstance(loaded.reader, JointReader):
             said = "the tokenizer does more than join a query and a document: token ids of documents are not kept"
             note("info", "token cache off", stage=self._name, said=said)

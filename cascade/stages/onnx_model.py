@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ from cascade.errors import ConfigError
 from cascade.policy.release import Weights
 from cascade.stages.engine.tokens import Ids, Tokens
 from cascade.stages.weights import find_model
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 __all__ = ["DEFAULT_SESSION", "OnnxModel", "SessionOptions"]
 
@@ -51,18 +48,26 @@ class OnnxModel:
     """
 
     def __init__(self, weights: Weights, session: SessionOptions = DEFAULT_SESSION) -> None:
-        try:
-            import onnxruntime
-        except ImportError:
-            raise ConfigError("embedded stages need cascade-rerank[embedded]") from None
+        self._library = _onnxruntime()
         self.files = find_model(weights)
-        options = _native(session)
+        self._asked = session
+        self.open()
+
+    def open(self, rewritten: bytes | None = None) -> None:
+        """Run a rewritten graph, or that of the file; what ran before is let go first, and no call may be under way.
+
+        Raises ConfigError where it cannot be loaded, or its file has changed since it was checked; then nothing runs.
+        """
+        self._session: Any = None
+        if rewritten is None and not self.files.is_as_found:
+            raise ConfigError(f"weights: {self.files.model} changed while it was loaded")
+        given = str(self.files.model) if rewritten is None else rewritten
+        options = _native(self._asked)
         try:
-            self._session: onnxruntime.InferenceSession = onnxruntime.InferenceSession(
-                str(self.files.model), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = self._library.InferenceSession(given, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # noqa: BLE001 - the library raises undeclared types of its own
             raise ConfigError(f"weights: {self.files.model.parent} cannot be loaded: {type(error).__name__}") from None
+        self._session._model_bytes = None  # noqa: SLF001 - it would hold them for as long as it lives, to no use here
         self._inputs = {item.name for item in self._session.get_inputs()}
         self._output = [self._session.get_outputs()[0].name]
         if unknown := self._inputs - _KNOWN_INPUTS:
@@ -78,6 +83,14 @@ class OnnxModel:
         }
         output: Any = self._session.run(self._output, {name: feeds[name] for name in self._inputs})[0]
         return np.asarray(output, dtype=np.float64)
+
+
+def _onnxruntime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ConfigError("embedded stages need cascade-rerank[embedded]") from None
+    return onnxruntime
 
 
 def _native(asked: SessionOptions) -> Any:

@@ -37,6 +37,7 @@ class Verdict(StrEnum):
     CONSTANT = "constant"
     OUTSIDE_SPACE = "outside_space"
     TWICE_ACTIVATED = "twice_activated"
+    NO_PERMUTATION = "no_permutation"
     FAILED = "failed"
 
 
@@ -59,7 +60,9 @@ async def probe(stage: Stage, deadline: Deadline) -> Probe:
         with own_calls():
             answer = await stage.score(Text(_QUERY), documents, deadline=deadline, call_id=f"probe-{uuid.uuid4().hex}")
         scores = [score for score in answer.scores if score is not None]
-        if len(scores) == len(documents):
+        if answer.cost.repaired:
+            verdict = Verdict.NO_PERMUTATION
+        elif len(scores) == len(documents):
             verdict = judge(scores, stage.space)
         else:
             code = "document_refused"

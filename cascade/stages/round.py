@@ -12,6 +12,7 @@ from cascade.guard.deadline import Deadline
 from cascade.stages.chunking import Clip, Piece
 from cascade.stages.serializers import Serializer
 from cascade.stages.wire import ChunkAnswer, Fault
+from cascade.telemetry.work import Counted, ReadPairs
 from cascade.text import Text
 from cascade.tokens import (
     MOST_CHARACTERS_PER_TOKEN,
@@ -62,6 +63,9 @@ class Round:
     calls: int = 0
     tokens: int = 0
     tokens_estimated: bool = False
+    estimated_tokens: int = 0
+    repaired: int = 0
+    prefix_tokens: int | None = None
     slowest: dict[str, float] = field(default_factory=dict)
 
     def leaves(self, positions: set[int], at: float) -> None:
@@ -86,9 +90,14 @@ class Round:
             self.scores[piece.position] = score
             if piece.last_try:
                 self.shortened.add(piece.position)
-        self.tokens += self.tokens_of(chunk) if answer.tokens is None else answer.tokens
+        estimated = self.tokens_of(chunk)
+        self.estimated_tokens += estimated
+        self.tokens += estimated if answer.tokens is None else answer.tokens
         self.tokens_estimated |= answer.tokens is None
         self.clipped += sum(self._is_clipped(piece) for piece in chunk)
+        self.repaired += answer.repaired
+        if answer.prefix_tokens is not None:
+            self.prefix_tokens = (self.prefix_tokens or 0) + answer.prefix_tokens
         for name, milliseconds in (
             ("tokenize", answer.tokenize_ms),
             ("queue", answer.queue_ms),
@@ -123,6 +132,16 @@ class Round:
         most = max(1, room * 9 // 10)
         return shorter._replace(clip_to=Clip(query=max(1, limit - PAIR_OVERHEAD_TOKENS - most), document=most))
 
+    def read_as(self) -> ReadPairs:
+        """Return how long the pairs are, by estimate, scaled to what the server counted where it told of every call."""
+        told = not self.tokens_estimated and self.tokens > 0
+        scale = self.tokens / self.estimated_tokens if told else 1.0
+        return ReadPairs(
+            Counted.TOLD if told else Counted.ESTIMATED,
+            (self.query_tokens - PAIR_OVERHEAD_TOKENS) * scale,
+            [(piece.tokens + self.query_tokens) * scale for piece in self.pieces],
+        )
+
     def result(self) -> StageScores:
         """Return the scores of a round whose every chunk has come back."""
         sent = {piece.position for piece in self.pieces}
@@ -138,6 +157,8 @@ class Round:
             compute_ms=self.slowest.get("compute"),
             server_ms=self.slowest.get("server"),
             room_ms=self.room_ms,
+            repaired=self.repaired,
+            prefix_tokens=self.prefix_tokens,
         )
         scores = tuple(self.scores.get(position) for position in range(self.count))
         return StageScores(scores, excluded, cost, frozenset(self.shortened))

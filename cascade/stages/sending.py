@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from cascade.errors import (
@@ -98,7 +99,7 @@ class Sending:
             instruction=None if self._owns_template else round_.instruction,
         )
         leaving = {piece.position for piece in chunk} - round_.left
-        call = Call(route, len(chunk), round_.tokens_of(chunk), leaving)
+        call = Call(route, self._texts_of(chunk), round_.tokens_of(chunk), leaving)
         failed: RoundFailed | None = None
         fault: Fault | None = None
         try:
@@ -107,10 +108,17 @@ class Sending:
             failed = first
         if failed is not None:  # outside, so that what follows is not chained to it
             fault = await self._calls.again(
-                round_.deadline, call.tokens, failed, lambda: self._attempt(round_, chunk, call, body)
+                round_.deadline,
+                call.tokens,
+                failed,
+                lambda resent: self._attempt(round_, chunk, replace(call, resent=resent), body),
             )
         if fault is not None:
             await self._mend(round_, chunk, fault, route)
+
+    def _texts_of(self, chunk: Sequence[Piece]) -> int:
+        """Return what a call counts for among the texts in flight."""
+        return len(chunk)
 
     async def _attempt(self, round_: Round, chunk: list[Piece], call: Call, body: bytes) -> Fault | None:
         """Make a call and keep its scores, or return what about the chunk is to be mended. Raises RoundFailed."""

@@ -17,9 +17,13 @@ from httpx_aiohttp import AiohttpTransport
 from cascade import __version__
 from cascade.errors import ConfigError
 from cascade.policy.release import Auth, HttpStage
+from cascade.stages.decoding import BadEncoding, decoded
+from cascade.stages.stage_tls import stage_context
+from cascade.telemetry.spans import outgoing
 
 __all__ = ["Lost", "Reply", "Upstream", "build_transport", "read_token"]
 
+_PORTS: Final = {"http": 80, "https": 443}
 _BASE_BYTES: Final = 65_536
 _BYTES_PER_TEXT: Final = 4_096
 _ECHO: Final = 3
@@ -46,17 +50,26 @@ class Lost(Exception):
 
 
 class Upstream:
-    """Send requests to one base address.
+    """Send requests to one base address. ``host`` and ``port`` are where that is, as far as it can be read.
 
     They go straight to a transport: what a client of httpx adds to each (cookies, redirects, credentials and
     proxies of the environment) is not wanted here, and costs more than the rest. The caller bounds each call in
     time (``asyncio.timeout``): nothing here waits by itself but for a connection, ``connect_ms`` at most.
+    ``prose_bytes`` is what an answer may have beside scores and an echo, of a server that writes.
     """
 
     def __init__(
-        self, url: str, transport: httpx.AsyncBaseTransport, token: str | None = None, *, connect_ms: float
+        self,
+        url: str,
+        transport: httpx.AsyncBaseTransport,
+        token: str | None = None,
+        *,
+        connect_ms: float,
+        prose_bytes: int = 0,
     ) -> None:
         self._url = url
+        self._base_bytes = _BASE_BYTES + prose_bytes
+        self.host, self.port = _place_of(url)
         self._transport = transport
         self._addresses: dict[str, httpx.URL] = {}
         self._extensions = {"timeout": httpx.Timeout(None, connect=connect_ms / 1000).as_dict()}
@@ -74,7 +87,9 @@ class Upstream:
     async def post(self, path: str, body: bytes, *, request_id: str, texts: int) -> Reply:
         """Post JSON and read the answer, of at most a size that fits ``texts`` scores and an echo. Raises Lost."""
         request = self._request("POST", path, request_id, body)
-        return await self._send(request, _BASE_BYTES + _BYTES_PER_TEXT * texts + _ECHO * len(body))
+        for name, value in outgoing():
+            request.headers[name] = value
+        return await self._send(request, self._base_bytes + _BYTES_PER_TEXT * texts + _ECHO * len(body))
 
     async def get(self, path: str, *, request_id: str) -> Reply:
         """Get a document of at most 1 MiB. Raises Lost."""
@@ -108,23 +123,34 @@ class Upstream:
         raise lost  # outside, since the transport's own error may quote what the server wrote
 
 
+def _place_of(url: str) -> tuple[str | None, int | None]:
+    try:
+        address = httpx.URL(url)
+    except httpx.InvalidURL:  # each call will tell
+        return None, None
+    return address.host, address.port or _PORTS.get(address.scheme)
+
+
 async def _read(response: httpx.Response, most_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
-    async for part in _parts(response):
-        size += len(part)
-        if size > most_bytes:
-            raise Lost("answer_too_large")
-        parts.append(part)
+    try:
+        async for part in _parts(response):
+            size += len(part)
+            if size > most_bytes:
+                raise Lost("answer_too_large")
+            parts.append(part)
+    except BadEncoding:
+        raise Lost("bad_encoding") from None
     return b"".join(parts)
 
 
 def _parts(response: httpx.Response) -> AsyncIterator[bytes]:
     """Return a body as it comes, decoded. Where there is nothing to decode, the layers of httpx only cost time."""
     stream = response.stream
-    if isinstance(stream, httpx.AsyncByteStream) and "content-encoding" not in response.headers:
-        return aiter(stream)
-    return response.aiter_bytes()
+    assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101  # nosec B101 # of an asynchronous transport
+    encoding = response.headers.get("content-encoding")
+    return aiter(stream) if encoding is None else decoded(stream, encoding)
 
 
 def _cause(error: BaseException) -> str:  # noqa: C901, PLR0911 - a table
@@ -170,11 +196,8 @@ class _Response(aiohttp.ClientResponse):
 
 
 def build_transport(spec: HttpStage) -> httpx.AsyncBaseTransport:
-    """Return what sends a stage's requests. Raises ConfigError for a CA bundle that cannot be used."""
-    try:
-        context = ssl.create_default_context(cafile=spec.ca_bundle)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"ca_bundle {spec.ca_bundle}: cannot be used: {type(error).__name__}") from None
+    """Return what sends a stage's requests. Raises ConfigError for a CA bundle or a client certificate that cannot be used."""
+    context = stage_context(spec)
 
     def session() -> aiohttp.ClientSession:  # made at the first request, since it belongs to a running loop
         connector = aiohttp.TCPConnector(

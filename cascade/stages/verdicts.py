@@ -8,7 +8,7 @@ from typing import Final
 
 from cascade.guard.breaker import Outcome
 
-__all__ = ["EVERY_REFUSED", "VERDICTS", "Retry", "Verdict", "verdict_of"]
+__all__ = ["EVERY_REFUSED", "TURNED_AWAY", "VERDICTS", "Retry", "Verdict", "verdict_of"]
 
 
 class Retry(StrEnum):
@@ -62,6 +62,10 @@ VERDICTS: Final = {
     "duplicate_index": _DOWN,
     "not_a_number": _DOWN,
     "not_finite": _DOWN,
+    "no_order": _DOWN,
+    "cut_order": _DOWN,
+    "not_bare": _DOWN,
+    "refusal": _THE_REQUEST,  # of these passages: the model answers others
     "status_without_scores": _DOWN,
     # refusals that hold for every request
     "unauthorized": _DOWN,
@@ -70,6 +74,7 @@ VERDICTS: Final = {
     "no_route": _DOWN,
     "unknown_model": _DOWN,
     "not_a_reranker": _DOWN,
+    "no_chat": _DOWN,
     # refusals of this request
     EVERY_REFUSED: _THE_REQUEST,
     "payload_limit": _THE_REQUEST,
@@ -92,6 +97,10 @@ VERDICTS: Final = {
     "waiting_for_room": _NOT_REACHED,
 }
 """By the code of a StageError. A deadline that passes is judged by how long the server had (`HttpReranker`)."""
+
+
+TURNED_AWAY: Final = frozenset({"refused", "status_429", "status_503", "status_529"})
+"""What a server says, or does, before it begins: where a call costs much, only such a one is made again."""
 
 
 def verdict_of(code: str) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import orjson
@@ -25,7 +25,7 @@ from cascade.stages.wire import (
     text_of,
 )
 
-__all__ = ["VllmWire"]
+__all__ = ["VllmWire", "look_at_models"]
 
 _LIMIT: Final = re.compile(r"maximum (?:context|model|input) length (?:is|of) (\d+)")
 _GIVEN: Final = re.compile(r"(?:requested|contains|has|least|resulted in|were given|passed) (?:at least )?(\d+)")
@@ -111,22 +111,27 @@ class VllmWire:
                 return common_fault(reply.status)
 
     async def discover(self, get: Getter) -> Observed | Fault:
-        reply = await get("/v1/models")
-        if reply.status == 404:
-            return Observed()
-        if reply.status != 200:
-            return self.fault(reply)
-        listed = object_of(reply).get("data")
-        cards = [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
-        card = next((card for card in cards if card.get("id") == self._model), None)
-        if cards and card is None:
-            return Fault(FaultKind.UNUSABLE, "unknown_model")
-        card = card or {}
-        return Observed(
-            model=text_of(card.get("root")) or text_of(card.get("id")),
-            version=await _version(get),
-            max_length=count_of(card.get("max_model_len")),
-        )
+        return await look_at_models(get, self._model, self.fault)
+
+
+async def look_at_models(get: Getter, model: str, fault: Callable[[Reply], Fault]) -> Observed | Fault:
+    """Read ``/v1/models`` and ``/version`` of a server in vLLM's manner; ``fault`` classifies an error. Raises Lost."""
+    reply = await get("/v1/models")
+    if reply.status == 404:
+        return Observed()
+    if reply.status != 200:
+        return fault(reply)
+    listed = object_of(reply).get("data")
+    cards = [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
+    card = next((card for card in cards if card.get("id") == model), None)
+    if cards and card is None:
+        return Fault(FaultKind.UNUSABLE, "unknown_model")
+    card = card or {}
+    return Observed(
+        model=text_of(card.get("root")) or text_of(card.get("id")),
+        version=await _version(get),
+        max_length=count_of(card.get("max_model_len")),
+    )
 
 
 async def _version(get: Getter) -> str | None:

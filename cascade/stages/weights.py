@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +19,19 @@ _TOKENIZER: Final = "tokenizer.json"
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The two files that an embedded model is loaded from."""
+    """The two files that an embedded model is loaded from, as they are now."""
 
     model: Path
     tokenizer: Path
+    _state: tuple[int, ...] | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_state", _state_of(self.model))
+
+    @property
+    def is_as_found(self) -> bool:
+        """Tell whether the model's file is still the same, as far as that shows without reading it."""
+        return _state_of(self.model) == self._state
 
 
 def find_model(weights: Weights) -> ModelFiles:
@@ -42,6 +51,14 @@ def find_model(weights: Weights) -> ModelFiles:
     if unknown:
         raise ConfigError(f"weights: sha256 names {', '.join(sorted(unknown))}, which is not used")
     return files
+
+
+def _state_of(path: Path) -> tuple[int, ...] | None:
+    try:
+        told = path.stat()
+    except OSError:
+        return None
+    return told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns
 
 
 def _folder(weights: Weights) -> Path:

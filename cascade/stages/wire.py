@@ -64,7 +64,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ChunkAnswer:
-    """The scores of one call in the order sent, and what the server told of its cost."""
+    """The scores of one call in the order sent, and what the server told of its cost.
+
+    ``repaired`` counts what was mended of an order, ``prefix_tokens`` what came from the server's prefix cache.
+    """
 
     scores: list[float]
     tokens: int | None = None
@@ -72,6 +75,8 @@ class ChunkAnswer:
     queue_ms: float | None = None
     compute_ms: float | None = None
     server_ms: float | None = None
+    repaired: int = 0
+    prefix_tokens: int | None = None
 
 
 Getter = Callable[[str], Awaitable[Reply]]

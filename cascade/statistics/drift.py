@@ -9,9 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from cascade.errors import ConfigError
-from cascade.statistics.sample import finite
+from cascade.statistics.sample import FloatArray, finite
 
-__all__ = ["LEAST_FOR_KS_P", "ks_distance", "ks_p_value", "stability_index"]
+__all__ = [
+    "LEAST_FOR_KS_P",
+    "bin_edges",
+    "bin_shares",
+    "index_of_shares",
+    "ks_distance",
+    "ks_p_value",
+    "stability_index",
+]
 
 LEAST_FOR_KS_P: Final = 458
 """Values in each sample from which `ks_p_value` is a bound."""
@@ -25,19 +33,36 @@ def stability_index(reference: npt.ArrayLike, sample: npt.ArrayLike, bins: int =
     downwards would stay in its bin. Half a value is added to each bin. Where nothing moved it is about
     (bins - 1)(1/n + 1/m); 0.1 is watched and 0.25 acted upon by custom. Raises ConfigError.
     """
+    before, after = finite("reference", reference), finite("sample", sample)
+    edges = bin_edges(before, bins)
+    return index_of_shares(bin_shares(edges, before), bin_shares(edges, after))
+
+
+def bin_edges(reference: FloatArray, bins: int = 10) -> FloatArray:
+    """Return the edges (m,), rising, of bins with an equal share of ``reference`` each; a value at an edge is below it.
+
+    Raises ConfigError.
+    """
     if bins < 2:
         raise ConfigError(f"bins: {bins} are fewer than 2")
-    before, after = finite("reference", reference), finite("sample", sample)
-    quantiles = np.unique(np.quantile(before, np.arange(1, bins) / bins))
-    same = (before[:, np.newaxis] == quantiles).sum(axis=0)
-    alone = quantiles[same * bins >= before.size]
-    edges = np.union1d(quantiles, np.nextafter(alone, -np.inf))
-    shares = []
-    for values in (before, after):
-        counts = np.bincount(np.searchsorted(edges, values, side="left"), minlength=edges.size + 1) + _SMOOTHING
-        shares.append(counts / counts.sum())
-    expected, found = shares
-    return float(((found - expected) * np.log(found / expected)).sum())
+    quantiles = np.unique(np.quantile(reference, np.arange(1, bins) / bins))
+    same = (reference[:, np.newaxis] == quantiles).sum(axis=0)
+    alone = quantiles[same * bins >= reference.size]
+    return np.union1d(quantiles, np.nextafter(alone, -np.inf))
+
+
+def bin_shares(edges: npt.ArrayLike, values: npt.ArrayLike) -> FloatArray:
+    """Return the share of values in each bin (m + 1,), half a value added to each."""
+    within = np.asarray(edges, dtype=np.float64)
+    places = np.searchsorted(within, np.asarray(values, dtype=np.float64), side="left")
+    counts = np.bincount(places, minlength=within.size + 1) + _SMOOTHING
+    return np.asarray(counts / counts.sum())
+
+
+def index_of_shares(expected: npt.ArrayLike, found: npt.ArrayLike) -> float:
+    """Return the population stability index of shares by bin, none of them 0."""
+    e, a = np.asarray(expected, dtype=np.float64), np.asarray(found, dtype=np.float64)
+    return float(((a - e) * np.log(a / e)).sum())
 
 
 def ks_distance(reference: npt.ArrayLike, sample: npt.ArrayLike) -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter
 
+from cascade.telemetry.declared import STABLE, Declaring
 from cascade.types import Denied, Lane, Verdict
 
 __all__ = ["AdmissionMetrics", "KeyMetrics"]
@@ -19,32 +20,29 @@ _SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 class AdmissionMetrics:
     """Count what admission decided. Children are made once; tenants that the release does not name are one."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        verdicts = Counter(
-            "cascade_admission",
-            "Requests by lane and by what admission decided",
-            ["verdict", "lane"],
-            registry=registry,
+    def __init__(self, declare: Declaring) -> None:
+        verdicts = declare.counter(
+            STABLE, "cascade_admission", "Requests by lane and by what admission decided", ["verdict", "lane"]
         )
-        self._of_tenants = Counter(
+        self._of_tenants = declare.counter(
+            STABLE,
             "cascade_tenant_requests",
             "Requests by tenant, as far as the release names it, and by what admission decided",
             ["tenant", "verdict"],
-            registry=registry,
         )
-        seconds = Histogram(
+        seconds = declare.histogram(
+            STABLE,
             "cascade_queue_seconds",
             "Time that a request waited for its turn, where it had to",
             ["lane"],
             buckets=_SECONDS,
-            registry=registry,
         )
-        self.waiting = Gauge("cascade_queue_length", "Requests that wait for their turn", ["lane"], registry=registry)
-        self.seats = Gauge(
+        self.waiting = declare.gauge(STABLE, "cascade_queue_length", "Requests that wait for their turn", ["lane"])
+        self.seats = declare.gauge(
+            STABLE,
             "cascade_seats_held",
             "Seats held by requests that may ask stages: one each, more for a body of many queries",
             ["lane"],
-            registry=registry,
         )
         self._by_lane = {(v, lane): verdicts.labels(v, lane) for v in Verdict for lane in Lane}
         self._waited = {lane: seconds.labels(lane) for lane in Lane}
@@ -73,24 +71,18 @@ class AdmissionMetrics:
 class KeyMetrics:
     """Count who was not let in, and how the files of keys are."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        denied = Counter(
-            "cascade_denied",
-            "Requests that were not let in, by listener and cause",
-            ["listener", "why"],
-            registry=registry,
+    def __init__(self, declare: Declaring) -> None:
+        denied = declare.counter(
+            STABLE, "cascade_denied", "Requests that were not let in, by listener and cause", ["listener", "why"]
         )
         self.denied = {(each, why): denied.labels(each, why) for each in _LISTENERS for why in Denied}
-        read = Counter(
+        read = declare.counter(
+            STABLE,
             "cascade_keys_read",
             "Times that a file of keys was read again, by listener and result",
             ["listener", "result"],
-            registry=registry,
         )
         self.read = {(each, result): read.labels(each, result) for each in _LISTENERS for result in ("ok", "failed")}
-        self.live = Gauge(
-            "cascade_keys",
-            "Keys that open something, by listener; none where it is open to all",
-            ["listener"],
-            registry=registry,
+        self.live = declare.gauge(
+            STABLE, "cascade_keys", "Keys that open something, by listener; none where it is open to all", ["listener"]
         )

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
 
 from cascade import __version__
+from cascade.telemetry.declared import STABLE, Declaring
 from cascade.types import Arm, Decision, StageName
 
 __all__ = ["ArmMetrics"]
@@ -43,33 +44,33 @@ class _OfArm:
 class ArmMetrics:
     """Count the decided requests of each arm, and show where a rollout stands."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._info = Gauge(
+    def __init__(self, declare: Declaring) -> None:
+        self._info = declare.gauge(
+            STABLE,
             "cascade_release_info",
             "The active releases: 1 for each, by the arm that it is",
             ["release", "digest", "version", "arm"],
-            registry=registry,
         )
-        requests = Counter(
+        requests = declare.counter(
+            STABLE,
             "cascade_arm_requests",
             "Decided requests by the arm of a rollout: answered, or refused because the caller wanted an error then",
             ["arm", "outcome"],
-            registry=registry,
         )
-        late = Counter(
-            "cascade_arm_late", "Decided requests that took longer than their deadline", ["arm"], registry=registry
+        late = declare.counter(
+            STABLE, "cascade_arm_late", "Decided requests that took longer than their deadline", ["arm"]
         )
-        degraded = Counter("cascade_arm_degraded", "Degraded answers by arm", ["arm"], registry=registry)
-        seconds = Histogram(
-            "cascade_arm_duration_seconds", "Time of a request by arm", ["arm"], buckets=_SECONDS, registry=registry
+        degraded = declare.counter(STABLE, "cascade_arm_degraded", "Degraded answers by arm", ["arm"])
+        seconds = declare.histogram(
+            STABLE, "cascade_arm_duration_seconds", "Time of a request by arm", ["arm"], buckets=_SECONDS
         )
-        pairs = Counter(
+        pairs = declare.counter(
+            STABLE,
             "cascade_arm_large_pairs",
             "Pairs that the large stage was asked for and scored, or the cache in its place, by arm",
             ["arm"],
-            registry=registry,
         )
-        candidates = Counter("cascade_arm_candidates", "Candidates of requests by arm", ["arm"], registry=registry)
+        candidates = declare.counter(STABLE, "cascade_arm_candidates", "Candidates of requests by arm", ["arm"])
         self._of = {
             arm: _OfArm(
                 requests.labels(arm, "answered"),
@@ -82,35 +83,33 @@ class ArmMetrics:
             )
             for arm in _ANSWERING
         }
-        self._share = Gauge(
-            "cascade_arm_share", "Share of the requests that an arm answers", ["arm"], registry=registry
+        self._share = declare.gauge(STABLE, "cascade_arm_share", "Share of the requests that an arm answers", ["arm"])
+        self._step = declare.gauge(
+            STABLE, "cascade_rollout_step", "Step of the rollout under way, from 0; -1 where there is none"
         )
-        self._step = Gauge(
-            "cascade_rollout_step", "Step of the rollout under way, from 0; -1 where there is none", registry=registry
-        )
-        self._guardrails = Gauge(
+        self._guardrails = declare.gauge(
+            STABLE,
             "cascade_guardrail",
             "Guardrails of the rollout under way: -1 fails, 0 inconclusive, 1 passes",
             ["name"],
-            registry=registry,
         )
-        self._shadow = Counter(
+        self._shadow = declare.counter(
+            STABLE,
             "cascade_shadow",
             "Requests offered to the shadow of a candidate, by what became of them",
             ["outcome"],
-            registry=registry,
         )
-        self._activations = Counter(
+        self._activations = declare.counter(
+            STABLE,
             "cascade_activations",
             "Activations of a release by outcome: swapped, or the step that refused it",
             ["outcome"],
-            registry=registry,
         )
-        self._rollouts = Counter(
+        self._rollouts = declare.counter(
+            STABLE,
             "cascade_rollouts",
             "Rollouts that ended, by outcome: all traffic moved, taken back by a guardrail, aborted or replaced, or refused",
             ["outcome"],
-            registry=registry,
         )
         for counter, outcomes in (
             (self._shadow, _SHADOWED), (self._activations, _ACTIVATIONS), (self._rollouts, _ROLLOUTS),

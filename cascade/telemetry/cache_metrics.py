@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
+from cascade.telemetry.declared import EXPERIMENTAL, STABLE, Declaring
 from cascade.types import Arm, StageName
 
 __all__ = ["CacheMetrics"]
@@ -19,40 +18,40 @@ _SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 class CacheMetrics:
     """Count what rounds find; gauges are set when metrics are read."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        lookups = Counter(
+    def __init__(self, declare: Declaring) -> None:
+        lookups = declare.counter(
+            STABLE,
             "cascade_cache_lookups",
             "Documents of rounds by stage, arm and whether their score was kept: hit; shared, scored by a round that was "
             "under way already; miss; fault, where the store could not tell, which is a miss",
             ["stage", "arm", "outcome"],
-            registry=registry,
         )
         stages = (StageName.SMALL, StageName.LARGE)
         self._lookups = {(s, a, o): lookups.labels(s, a, o) for s in stages for a in Arm for o in _OUTCOMES}
-        self.followed = Histogram(
+        self.followed = declare.histogram(
+            EXPERIMENTAL,
             "cascade_cache_shared_wait_seconds",
             "Time that a round waited for another that scored the same pairs",
             buckets=_SECONDS,
-            registry=registry,
         )
-        lost = Counter(
+        lost = declare.counter(
+            EXPERIMENTAL,
             "cascade_cache_evictions",
             "Scores in memory that are kept no longer: for want of room, or too old",
             ["why"],
-            registry=registry,
         )
         self._lost = {why: lost.labels(why) for why in _LOST}
-        dropped = Counter(
+        dropped = declare.counter(
+            EXPERIMENTAL,
             "cascade_cache_write_drops",
             "Scores that were not written to the Redis: too many were waiting, or it failed",
             ["why"],
-            registry=registry,
         )
         self._dropped = {why: dropped.labels(why) for why in _DROPPED}
-        self.scores = Gauge("cascade_cache_scores", "Scores kept in memory", registry=registry)
-        self.bytes = Gauge("cascade_cache_bytes", "Memory that they count for, in bytes", registry=registry)
-        self.breaker_open = Gauge(
-            "cascade_cache_breaker_open", "1 where the Redis is not asked, since it failed of late", registry=registry
+        self.scores = declare.gauge(EXPERIMENTAL, "cascade_cache_scores", "Scores kept in memory")
+        self.bytes = declare.gauge(EXPERIMENTAL, "cascade_cache_bytes", "Memory that they count for, in bytes")
+        self.breaker_open = declare.gauge(
+            STABLE, "cascade_cache_breaker_open", "1 where the Redis is not asked, since it failed of late"
         )
 
     def looked(self, stage: StageName, arm: Arm, *, hits: int, shared: int, misses: int, faults: int) -> None:

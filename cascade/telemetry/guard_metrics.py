@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
-
+from cascade.telemetry.declared import EXPERIMENTAL, STABLE, Declaring
 from cascade.types import BreakerState, RetryOutcome, StageName
 
 __all__ = ["GuardMetrics"]
@@ -16,37 +15,31 @@ _STATES: Final = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerStat
 class GuardMetrics:
     """Count retries and changes of breakers as they happen; gauges are set when metrics are read."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, declare: Declaring) -> None:
         stages = (StageName.SMALL, StageName.LARGE)
-        retries = Counter(
+        retries = declare.counter(
+            STABLE,
             "cascade_retries",
             "Failed calls that might be made again, by what became of that: answered, failed, or not made for want of "
             "budget or time",
             ["stage", "outcome"],
-            registry=registry,
         )
         self._retries = {(s, o): retries.labels(s, o) for s in stages for o in RetryOutcome}
-        changes = Counter(
-            "cascade_breaker_changes",
-            "Changes of a stage's breaker, by its new state",
-            ["stage", "state"],
-            registry=registry,
+        changes = declare.counter(
+            STABLE, "cascade_breaker_changes", "Changes of a stage's breaker, by its new state", ["stage", "state"]
         )
         self._changes = {(s, state): changes.labels(s, state) for s in stages for state in BreakerState}
-        self._breaker = Gauge(
-            "cascade_breaker_state",
-            "Breaker of a stage: 0 closed, 1 half open, 2 open",
-            ["stage"],
-            registry=registry,
+        self._breaker = declare.gauge(
+            STABLE, "cascade_breaker_state", "Breaker of a stage: 0 closed, 1 half open, 2 open", ["stage"]
         )
-        self._limit = Gauge(
-            "cascade_upstream_limit_texts", "Most texts in flight at a server now", ["stage"], registry=registry
+        self._limit = declare.gauge(
+            EXPERIMENTAL, "cascade_upstream_limit_texts", "Most texts in flight at a server now", ["stage"]
         )
-        self._in_flight = Gauge(
-            "cascade_upstream_in_flight_texts", "Texts in flight at a server", ["stage"], registry=registry
+        self._in_flight = declare.gauge(
+            EXPERIMENTAL, "cascade_upstream_in_flight_texts", "Texts in flight at a server", ["stage"]
         )
-        self._calls_waiting = Gauge(
-            "cascade_upstream_calls_waiting", "Calls that wait here for room at a server", ["stage"], registry=registry
+        self._calls_waiting = declare.gauge(
+            EXPERIMENTAL, "cascade_upstream_calls_waiting", "Calls that wait here for room at a server", ["stage"]
         )
 
     def retried(self, stage: StageName, outcome: RetryOutcome) -> None:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final, Literal
 import orjson
 import structlog
 
+from cascade.telemetry.spans import trace_id_now
 from cascade.types import Decision, Dialect, Round, StageCost
 
 __all__ = [
@@ -45,6 +46,7 @@ def configure_logging(level: str, stream: BinaryIO) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _without_exceptions,
+            _with_trace,
             structlog.processors.JSONRenderer(serializer=lambda event, **_: orjson.dumps(event, default=_kind)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
@@ -74,6 +76,14 @@ def _without_exceptions(_: Any, __: str, event: MutableMapping[str, Any]) -> Mut
     """Drop tracebacks and exception texts, which may hold input."""
     for key in ("exc_info", "exception_text", "stack_info"):
         event.pop(key, None)
+    return event
+
+
+def _with_trace(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Name the trace of the request that a line is written for."""
+    trace_id = trace_id_now()
+    if trace_id is not None:
+        event.setdefault("trace_id", trace_id)
     return event
 
 
@@ -126,8 +136,10 @@ def log_abandoned(dialect: Dialect | None, *, client_request_id: str | None = No
 
 def decision_record(decision: Decision) -> dict[str, Any]:
     """Return a decision as plain data for a log line or ``explain``. It holds no text."""
+    traced = {} if decision.trace_id is None else {"trace_id": decision.trace_id}
     return {
         "decision_id": decision.id,
+        **traced,
         "dialect": decision.dialect,
         "release": decision.release,
         "arm": decision.arm,

@@ -25,6 +25,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "head": "word",
     "time": "time",
     "decision_id": "word",
+    "trace_id": "word",
     "dialect": "word",
     "release": "word",
     "load_level": "word",
@@ -91,6 +92,8 @@ COSTS: Final[Mapping[str, str]] = {
     "cached": "count",
     "windows": "count",
     "padding": "count",
+    "repaired": "count",
+    "prefix_tokens": "count",
 }
 """What a round cost. What is not known is not in the line, and null in the column."""
 ROUNDS: Final[Mapping[str, str]] = {
@@ -127,7 +130,7 @@ def row_of(line: bytes, *, whole: bool = False) -> dict[str, Any]:
     kind = told.get("kind") if isinstance(told, dict) else None
     if kind == "decision" and not whole:
         row = _typed(told)
-        if row is not None and _told(row) == told:
+        if row is not None:
             return row
     named = {"head": told["id"], "release": told["release"]} if kind == "head" and _is_named(told) else {}
     plain = kind if isinstance(kind, str) else None
@@ -145,7 +148,7 @@ def _is_named(told: Mapping[str, Any]) -> bool:
 
 
 def _typed(told: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a decision as a row; None where a value is plainly of another kind than its column."""
+    """Return a decision as a row; None where that would tell another line, or a value is of another kind than its column."""
     row = {"kind": "decision"} | {name: told[name] for name in COLUMNS if told.get(name) is not None}
     try:
         if "time" in row:
@@ -154,9 +157,9 @@ def _typed(told: Mapping[str, Any]) -> dict[str, Any] | None:
             row[name] = list(row[name].items())
         if "would" in row:
             row["would"] = row["would"] | {"signals": list(row["would"]["signals"].items())}
-    except (KeyError, TypeError, ValueError, AttributeError):
+        return row if _told(row) == told else None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
-    return row
 
 
 def _told(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,6 +167,8 @@ def _told(row: Mapping[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {"kind": "decision"} | {name: row.get(name) for name in COLUMNS}
     at = told["time"]
     told["time"] = None if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds")
+    if told["trace_id"] is None:  # of a request without a trace a line does not tell
+        del told["trace_id"]
     for name in ("signals", "channels"):
         told[name] = None if told[name] is None else dict(told[name])
     told["estimates"] = _record(told["estimates"], ESTIMATES)

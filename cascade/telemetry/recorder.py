@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from cascade.policy.merge import merge, movement
 from cascade.telemetry.metrics import Metrics
 from cascade.telemetry.record_log import RecordLog
 from cascade.telemetry.records import Decided, RecordFormat, is_sampled
@@ -14,7 +15,7 @@ __all__ = ["DecisionRecorder"]
 
 
 class DecisionRecorder:
-    """Hand decided requests to the log of records, and count rounds beside answers."""
+    """Hand decided requests to the log of records, and count rounds beside answers, and what they say of the large stage."""
 
     def __init__(self, form: RecordFormat, log: RecordLog, metrics: Metrics, now: Callable[[], datetime]) -> None:
         self._form = form
@@ -30,6 +31,9 @@ class DecisionRecorder:
         """Have a record made and written in the background."""
         if decided.dropped or decided.beside is not None:
             self._metrics.observe_beside(decided.beside)
+        if decided.beside is not None and decided.large:
+            order, _ = merge(decided.decision.candidates, decided.small, decided.large)
+            self._metrics.ranking.moved(movement(decided.small, order))
         at = self._now()
         self._log.offer(lambda: self._form.record(decided, at), _characters(decided.request))
 

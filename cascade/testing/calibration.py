@@ -10,6 +10,7 @@ from cascade.calibration.artefact import (
     CalibrationArtefact,
     EntryModel,
     PricePoint,
+    Reference,
     ScorerIdentity,
     SecondRoundModel,
     SmoothTable,
@@ -48,6 +49,7 @@ def scripted_artefact(
     large_space: ScoreSpace = ScoreSpace.LOGIT,
     benefit: Literal["shown", "none-found", "not-shown"] = "shown",
     prices: Sequence[PricePoint] = (),
+    reference: Reference | None = None,
 ) -> CalibrationArtefact:
     """Return an artefact that is valid and small.
 
@@ -85,6 +87,7 @@ def scripted_artefact(
         second_round=_second_round(len(weights) + 1) if second_round else None,
         prices=tuple(prices),
         benefit=_benefit(benefit),
+        reference=reference,
     )
 
 

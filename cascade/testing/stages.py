@@ -33,7 +33,7 @@ class ScriptedStage:
     """Score by a function, late or not at all where a test says so.
 
     ``fails`` is raised in place of an answer: a stage error's class, or any exception. ``refuses``
-    tells which texts count as refused, ``shortens`` which as scored in part. ``calls`` lists the texts of each call; ``cancelled`` counts
+    tells which texts count as refused, ``shortens`` which as scored in part, ``repaired`` what it says that it mended. ``calls`` lists the texts of each call; ``cancelled`` counts
     calls that were cancelled under way, ``looks`` how often it was asked what it is. ``back`` is set where a test says
     that it has returned after it was lost.
     """
@@ -50,6 +50,7 @@ class ScriptedStage:
     is_listwise: bool = False
     is_identified: bool = True
     shortens: Callable[[str], bool] = lambda text: False
+    repaired: int = 0
     congestion: Congestion | None = None
     guarded: Guarded | None = None
     expected: ExpectedMs = field(default_factory=lambda: ExpectedMs(_now))
@@ -106,6 +107,6 @@ class ScriptedStage:
         scores = tuple(
             None if position in excluded else self.score_of(query.reveal(), text) for position, text in enumerate(texts)
         )
-        cost = StageCost(1, sum(map(len, texts)), tokens_estimated=True, truncated=0)
+        cost = StageCost(1, sum(map(len, texts)), tokens_estimated=True, truncated=0, repaired=self.repaired)
         shortened = frozenset(p for p, text in enumerate(texts) if p not in excluded and self.shortens(text))
         return StageScores(scores, excluded, cost, shortened)

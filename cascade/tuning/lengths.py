@@ -44,7 +44,7 @@ class LengthSamples:
 
         A reservoir (Vitter 1985, algorithm R): the whole of a source is never held.
         """
-        draw = random.Random(seed)  # noqa: S311 - a sample, not a secret
+        draw = random.Random(seed)  # noqa: S311  # nosec B311 # a sample, not a secret
         kept: list[tuple[int, int]] = []
         for number, pair in enumerate(pairs):
             if number < MOST_SAMPLES:
@@ -60,7 +60,7 @@ class LengthSamples:
 
         The lengths of a query and of its documents are taken as independent.
         """
-        draw = random.Random(seed)  # noqa: S311
+        draw = random.Random(seed)  # noqa: S311  # nosec B311 # a sample, not a secret
         for count in candidates:
             query, _ = draw.choice(self.pairs)
             drawn = [draw.choice(self.pairs) for _ in range(count)]

@@ -30,7 +30,7 @@ class Arrival:
 
 def arrivals(rate: float, seconds: float, seed: int) -> list[float]:
     """Draw the times of a Poisson process of ``rate`` a second within so many seconds; at least one."""
-    draw = random.Random(seed)  # noqa: S311 - a load, not a secret
+    draw = random.Random(seed)  # noqa: S311  # nosec B311 # a load, not a secret
     times = [min(draw.expovariate(rate), seconds)]
     while (following := times[-1] + draw.expovariate(rate)) < seconds:
         times.append(following)

@@ -68,7 +68,7 @@ class StageBench:
         self._seed = seed
         self._clock = clock
         self._unlike_first = unlike_first
-        self._draw = random.Random(seed)  # noqa: S311 - words, not secrets
+        self._draw = random.Random(seed)  # noqa: S311  # nosec B311 # words, not secrets
         self._calls = itertools.count(1)
         self.fewest_arrivals: int | None = None
 
@@ -91,7 +91,7 @@ class StageBench:
         seconds = max(seconds, self._deadline_ms / 1000)
         times = arrivals(rate, seconds, self._seed + repeat)
         self.fewest_arrivals = min(len(times), self.fewest_arrivals or len(times))
-        counts = random.Random(self._seed + repeat).choices(self._candidates, k=len(times))  # noqa: S311
+        counts = random.Random(self._seed + repeat).choices(self._candidates, k=len(times))  # noqa: S311  # nosec B311 # numbers of documents
         coming = list(map(Arrival, times, self._requests(counts, repeat)))
         score = await self._running(setting)
         return await open_loop(

@@ -51,7 +51,7 @@ async def tried(
     is refused, and why is kept. The first option that is not refused is what ties go to. Raises ConfigError where
     every option is refused.
     """
-    draw = random.Random(seed)  # noqa: S311 - an order, not a secret
+    draw = random.Random(seed)  # noqa: S311  # nosec B311 # an order, not a secret
     refused = {option.value: option.refused for option in options if option.refused is not None}
     found: dict[str, list[float]] = {option.value: [] for option in options}
     for repeat in range(repeats):

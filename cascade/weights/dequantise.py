@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from cascade.errors import ConfigError
-from cascade.weights.graph import Array, Graph
+from cascade.stages.graph.graph import Array, Graph
 
 __all__ = ["dequantise", "is_dynamic"]
 

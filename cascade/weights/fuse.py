@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from cascade.weights.attention import Form, fuse_attention
+from cascade.stages.graph.attention import Form, fuse_attention
+from cascade.stages.graph.graph import Graph
 from cascade.weights.dequantise import is_dynamic
-from cascade.weights.graph import Graph
 
-__all__ = ["Form", "Fused", "fuse"]
+__all__ = ["Fused", "fuse"]
 
 _NORMALISES: Final = {"LayerNormalization", "ReduceMean"}
 _ROW_WISE: Final = {
@@ -29,17 +29,15 @@ class Fused:
     first_token_only: bool
 
 
-def fuse(graph: Graph, form: Form) -> Fused:
+def fuse(graph: Graph, *, masked: bool = False) -> Fused:
     """Rewrite a BERT-like cross-encoder. Raises ConfigError where its attention is not understood.
 
-    Attention becomes one operator (see `fuse_attention`); that is all where the form is exact. Otherwise what is added
-    before a normalisation is written as ``Sum``, as onnxruntime would make its slow ``SkipLayerNormalization`` of an
-    ``Add``; and where nothing in the model is quantised by what is in the call, the last layer works out the first token
+    Attention becomes one operator (see `fuse_attention`), which keeps the mask of padding where it is to be ``masked``. What
+    is added before a normalisation is written as ``Sum``, as onnxruntime would make its slow ``SkipLayerNormalization`` of
+    an ``Add``; and where nothing in the model is quantised by what is in the call, the last layer works out the first token
     alone, as nothing reads the others.
     """
-    attentions = fuse_attention(graph, form)
-    if form is Form.EXACT:
-        return Fused(attentions, 0, first_token_only=False)  # shapes stay: they decide which fusions onnxruntime makes
+    attentions = fuse_attention(graph, Form.MASKED if masked else Form.FAST)
     graph.forget_shapes()
     additions = 0
     for node in graph.nodes:

@@ -13,11 +13,11 @@ from typing import Final
 
 from cascade.errors import ConfigError
 from cascade.stages.engine.tokens import Tokens
+from cascade.stages.graph.graph import read_graph
 from cascade.stages.weights import ModelFiles
 from cascade.weights.comparing import Difference, Scores, difference, read_tokens, score_folder
 from cascade.weights.dequantise import dequantise, is_dynamic
-from cascade.weights.fuse import Form, fuse
-from cascade.weights.graph import read_graph
+from cascade.weights.fuse import fuse
 from cascade.weights.static_int8 import quantise_static
 from cascade.weights.text_pairs import Lists
 
@@ -56,26 +56,26 @@ def make_dequantised(source: ModelFiles, out: Path, lists: Lists, max_length: in
     return Made(f"{replaced} quantised products and tables are float32", digests, {"the quantised model": apart})
 
 
-def make_fused(source: ModelFiles, out: Path, lists: Lists, max_length: int, form: Form) -> Made:
+def make_fused(source: ModelFiles, out: Path, lists: Lists, max_length: int, *, masked: bool = False) -> Made:
     """Write a model whose graph onnxruntime runs faster. Raises ConfigError where it scores differently.
 
-    An exact one scores the same bits. Of the others the float32 forms are held against each other.
+    Of a dynamically quantised one the float32 forms are held against each other.
     """
     inputs = read_tokens(source.tokenizer, lists, max_length)
     with _begun(source, out) as made:
         graph = read_graph(source.model)
         dynamic = is_dynamic(graph)
-        done = fuse(graph, form)
+        done = fuse(graph, masked=masked)
         graph.write(made / _MODEL)
         before, fused = score_folder(source.model.parent, inputs), score_folder(made, inputs)
         differences = {"the model as it was": difference(before, fused)}
-        checked, most = differences["the model as it was"], 0.0 if form is Form.EXACT else _ROUNDING
-        if dynamic and form is not Form.EXACT:
+        checked = differences["the model as it was"]
+        if dynamic:
             with TemporaryDirectory(dir=made) as folder:
-                plain, checked = _in_float32(source, Path(folder), inputs, form)
+                plain, checked = _in_float32(source, Path(folder), inputs, masked=masked)
             differences["float32, the model as it was"] = difference(plain, before)
             differences["float32, this model"] = difference(plain, fused)
-        if checked.greatest > most:
+        if checked.greatest > _ROUNDING:
             raise ConfigError(f"weights: the rewritten model scores up to {checked.greatest:.2g} differently")
         digests = _digests(made)
     last = ", the last layer of the first token alone" if done.first_token_only else ""
@@ -83,12 +83,12 @@ def make_fused(source: ModelFiles, out: Path, lists: Lists, max_length: int, for
 
 
 def _in_float32(
-    source: ModelFiles, folder: Path, inputs: Sequence[Sequence[Tokens]], form: Form
+    source: ModelFiles, folder: Path, inputs: Sequence[Sequence[Tokens]], *, masked: bool
 ) -> tuple[Scores, Difference]:
     """Return the scores of a model's float32 form, and how far those of the rewritten one are off."""
     plain, rewritten = (_floats(source, folder / name) for name in ("plain", "rewritten"))
     graph = read_graph(rewritten / _MODEL)
-    fuse(graph, form)
+    fuse(graph, masked=masked)
     graph.write(rewritten / _MODEL)
     scores = score_folder(plain, inputs)
     return scores, difference(scores, score_folder(rewritten, inputs))

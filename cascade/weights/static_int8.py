@@ -13,7 +13,7 @@ import numpy as np
 
 from cascade.errors import ConfigError
 from cascade.stages.engine.tokens import Tokens
-from cascade.weights.graph import read_graph
+from cascade.stages.graph.graph import read_graph
 
 __all__ = ["KEPT", "quantise_static"]
 

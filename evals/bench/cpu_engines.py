@@ -43,7 +43,7 @@ _READ_ANEW: Final = {"cached_token_bytes": 0}
 
 ENGINES: Final[Mapping[str, Engine]] = {
     "cascade": Engine("cascade", stage=_READ_ANEW),
-    "cascade-exact": Engine("cascade", folder="-exact", stage=_READ_ANEW),
+    "cascade-exported": Engine("cascade", stage={**_READ_ANEW, "attention": "exported"}),
     "cascade-fused": Engine("cascade", folder="-fused", stage=_READ_ANEW),
     "sentence-transformers-onnx": Engine("sentence-transformers-onnx", environment=LIBRARIES, sweeps=True),
     "sentence-transformers-torch": Engine("sentence-transformers-torch", ("fp32",), environment=LIBRARIES, sweeps=True),

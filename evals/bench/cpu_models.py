@@ -1,7 +1,7 @@
 """The same weights in the forms that each library loads: folders made once of the packaged cross-encoder.
 
 ``int8`` is the packaged file; ``fp32`` what it stands for (`cascade weights dequantise`), also as torch's tensors;
-``…-exact`` and ``…-fused`` are graphs rewritten (`cascade weights fuse`), which only the sidecar is given.
+``…-fused`` are graphs rewritten (`cascade weights fuse`), which only the sidecar is given.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 
 from cascade.policy.release import OnnxStage
 from cascade.rollout.load import default_release_path, load_release
+from cascade.stages.graph.graph import Array, Graph, read_graph
 from cascade.stages.weights import find_model
 from cascade.weights.dequantise import dequantise
-from cascade.weights.fuse import Form, fuse
-from cascade.weights.graph import Array, Graph, read_graph
+from cascade.weights.fuse import fuse
 
 __all__ = ["model_folders", "torch_tensors", "write_safetensors"]
 
@@ -40,8 +40,8 @@ _CONFIG: Final = {
     "sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"},
 }
 _TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
-_REWRITTEN: Final = {"-exact": Form.EXACT, "-fused": Form.FAST}
-_NAMES: Final = [precision + form for precision in ("int8", "fp32") for form in ("", *_REWRITTEN)]
+_FUSED: Final = "-fused"
+_NAMES: Final = [precision + form for precision in ("int8", "fp32") for form in ("", _FUSED)]
 _COMPLETE: Final = "complete"
 
 
@@ -63,10 +63,9 @@ def model_folders(folder: Path) -> dict[str, Path]:
         write_safetensors(made["fp32"] / "model.safetensors", dict(torch_tensors(graph)))
         for precision in ("int8", "fp32"):
             _for_others(made[precision])
-            for suffix, form in _REWRITTEN.items():
-                graph = read_graph(made[precision] / "model.onnx")
-                fuse(graph, form)
-                graph.write(made[precision + suffix] / "model.onnx")
+            graph = read_graph(made[precision] / "model.onnx")
+            fuse(graph)
+            graph.write(made[precision + _FUSED] / "model.onnx")
         complete.write_text("\n".join(_NAMES), encoding="utf-8")
     return made
 

@@ -1,6 +1,7 @@
 """Score pairs with the sidecar's engine, or with a plain loop: a line of JSON asks, a line answers (see peers/worker.py).
 
-``cascade`` is the stage that a release makes, with its deadline, reader and threads. ``reference`` calls onnxruntime with
+``cascade`` is the stage that a release makes, with its deadline, reader and threads; ``attention`` in its first answer tells
+in which form its attention runs. ``reference`` calls onnxruntime with
 one pair after another, one thread, its default graph: nothing is batched, padded, kept or shared. Its scores are what the
 others are held against.
 """
@@ -53,7 +54,8 @@ def release_of(folder: Path, **stage: Any) -> Release:
     )
 
 
-def _cascade(folder: Path, closing: ExitStack, **stage: Any) -> Score:
+def _cascade(folder: Path, closing: ExitStack, **stage: Any) -> tuple[Score, str | None]:
+    """Return what scores with a release's large stage, and in which form its attention runs."""
     pool = worker_pool()
     closing.callback(pool.close)
     release = release_of(folder, **stage)
@@ -72,7 +74,7 @@ def _cascade(folder: Path, closing: ExitStack, **stage: Any) -> Score:
 
         return loop.run_until_complete(ask())
 
-    return score
+    return score, None if large.observed is None else large.observed.attention
 
 
 def _reference(folder: Path) -> Score:
@@ -99,21 +101,24 @@ def _reference(folder: Path) -> Score:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Load what the first argument names, then answer until the input ends."""
     asked = json.loads((sys.argv[1:] if arguments is None else arguments)[0])
+    answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)  # what is logged stands in no answer
     began = time.perf_counter()
     with ExitStack() as closing:
         folder = Path(asked["folder"])
         if asked["engine"] == "reference":
-            score = _reference(folder)
+            score, attention = _reference(folder), None
         else:
-            score = _cascade(folder, closing, **asked.get("stage", {}))
+            score, attention = _cascade(folder, closing, **asked.get("stage", {}))
         versions = {name: importlib.metadata.version(name) for name in ("cascade-rerank", "tokenizers", "onnxruntime")}
-        loaded = {"load_s": time.perf_counter() - began, "output": "logit", "versions": versions}
-        print(json.dumps(loaded), flush=True)
+        load_s = time.perf_counter() - began
+        loaded = {"load_s": load_s, "output": "logit", "versions": versions, "attention": attention}
+        answers.write(json.dumps(loaded) + "\n")
         for line in sys.stdin:
             request = json.loads(line)
             began = time.perf_counter()
             scores = score(request["query"], request["documents"])
-            print(json.dumps({"scores": scores, "seconds": time.perf_counter() - began}), flush=True)
+            answers.write(json.dumps({"scores": scores, "seconds": time.perf_counter() - began}) + "\n")
 
 
 if __name__ == "__main__":

@@ -180,7 +180,7 @@ def test_the_worst_case_is_told_first() -> None:
     plan = _plan(made_release(escalation=CALIBRATED))
     assert plan.notes[0] == (
         "WORST CASE: nothing tells how many pairs level normal sends to large; planned for the most that it may send, "
-        "25.0 a query. Give --report or --records of this release"
+        "25.0 a query. Give --report, --records or --metrics of this release"
     )
 
 

@@ -231,8 +231,10 @@ def _bad(command: Command, release: WriteRelease, *more: str) -> Done:
     ("more", "told"),
     [
         (("--workload", "absent.yaml", *_THROUGHPUT), "workload absent.yaml: cannot be read: FileNotFoundError"),
-        (_THROUGHPUT, "name either --workload or --records"),
-        (("--workload", "WORKLOAD", "--records", "r", *_THROUGHPUT), "name either --workload or --records"),
+        (_THROUGHPUT, "name one of --workload, --records and --metrics"),
+        (("--workload", "WORKLOAD", "--records", "r", *_THROUGHPUT), "name one of --workload, --records and --metrics"),
+        (("--metrics", "m", "--records", "r", *_THROUGHPUT), "name one of --workload, --records and --metrics"),
+        (("--metrics", "no.prom", *_THROUGHPUT), "metrics no.prom: cannot be read: FileNotFoundError"),
         (("--workload", "WORKLOAD"), "no throughput of the stage small"),
         (
             ("--workload", "WORKLOAD", "--throughput", "small=pairs_per_s:0"),

@@ -15,13 +15,13 @@ _SECRET: Final = "kingfisher-secret-7f3a"
 _NOWHERE: Final = "http://127.0.0.1:9/release.tar"
 _STAGE: Final[dict[str, Any]] = {
     "adapter": "tei",
-    "url": "${UPSTREAM_URL}",
+    "url": "${CASCADE_UPSTREAM_URL}",
     "model": "m",
     "engine": "tei/1.9",
-    "auth": {"env": "UPSTREAM_KEY"},
+    "auth": {"env": "CASCADE_UPSTREAM_KEY"},
 }
 _STAGES: Final[dict[str, Any]] = {"stages": {"small": _STAGE}, "depth": 5}
-_SET: Final = {"UPSTREAM_URL": "http://reranker.test/base", "UPSTREAM_KEY": _SECRET}
+_SET: Final = {"CASCADE_UPSTREAM_URL": "http://reranker.test/base", "CASCADE_UPSTREAM_KEY": _SECRET}
 
 
 def test_validate_names_release_and_digest(command: Command, release: WriteRelease) -> None:
@@ -68,9 +68,14 @@ def test_validate_checks_credentials_without_telling_them(command: Command, rele
 @pytest.mark.parametrize(
     ("change", "variables", "named"),
     [
-        ({}, {"UPSTREAM_KEY": _SECRET}, "the environment variable UPSTREAM_URL is not set"),
-        ({}, {"UPSTREAM_URL": "http://x"}, "the environment variable UPSTREAM_KEY holds no usable token"),
-        ({"auth": {"file": "/no/such/file"}}, _SET, "the file /no/such/file cannot be read"),
+        ({}, {"CASCADE_UPSTREAM_KEY": _SECRET}, "the environment variable CASCADE_UPSTREAM_URL is not set"),
+        (
+            {},
+            {"CASCADE_UPSTREAM_URL": "http://x"},
+            "the environment variable CASCADE_UPSTREAM_KEY holds no usable token",
+        ),
+        ({"auth": {"file": "/run/secrets/none"}}, _SET, "the file /run/secrets/none cannot be read"),
+        ({"auth": {"file": "/no/such/file"}}, _SET, "add it, or its folder before /*, to the setting release_files"),
         ({"ca_bundle": "/no/such/bundle"}, _SET, "ca_bundle /no/such/bundle: cannot be used"),
         ({"serializer": "unheard@1"}, _SET, "unheard@1"),
         ({"url": f"http://user:{_SECRET}@host"}, _SET, "no credentials"),
@@ -110,7 +115,7 @@ def test_dump_shows_release_and_settings_without_secrets(command: Command, relea
     shown = yaml.safe_load(done.out)
     assert (done.status, done.err) == (0, "")
     assert shown["release"] == {**BARE, **_STAGES}
-    assert shown["variables"] == {"UPSTREAM_URL": "set"}
+    assert shown["variables"] == {"CASCADE_UPSTREAM_URL": "set"}
     assert shown["digest"].startswith("sha256:")
     assert shown["policy_digest"].startswith("sha256:")
     assert shown["settings"]["port"] == 8787
@@ -123,7 +128,7 @@ def test_dump_expands_addresses_when_asked_and_still_no_token(command: Command, 
     done = command("config", "dump", "--expand", "--release", release(**_STAGES), variables=_SET)
     small = yaml.safe_load(done.out)["release"]["stages"]["small"]
     assert small["url"] == "http://reranker.test/base"
-    assert small["auth"]["env"] == "UPSTREAM_KEY"
+    assert small["auth"]["env"] == "CASCADE_UPSTREAM_KEY"
     assert small["max_length"] == 512
     assert _SECRET not in done.out + done.err
 
@@ -188,3 +193,11 @@ def test_dump_tells_only_how_long_smoke_queries_are(
     shown = yaml.safe_load(done.out)["release"]["rollout"]
     told = {"query": "<22 characters>", "documents": ["<1 characters>", "<24 characters>"], "first": 1}
     assert (shown["min_queries"], shown["smoke"]) == (7, [told])
+
+
+def test_validate_reads_the_files_of_tls(command: Command, release: WriteRelease, tmp_path: Path) -> None:
+    """A certificate that could not be served with is told of before anything listens."""
+    variables = {f"CASCADE__ADMIN_TLS_{each}_FILE": str(tmp_path / "none.pem") for each in ("CERTIFICATE", "KEY")}
+    done = command("config", "validate", "--release", release(), variables=variables)
+    told = f"cascade: admin_tls_certificate_file {tmp_path}/none.pem: cannot be read: FileNotFoundError\n"
+    assert (done.status, done.out, done.err) == (2, "", told)

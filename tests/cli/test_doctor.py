@@ -16,6 +16,7 @@ def test_the_default_release_is_well(command: Command) -> None:
     assert (done.status, done.err) == (0, "")
     assert done.out.count("scoring  ok") == 2
     assert done.out.count("latency  1: ") == 2
+    assert done.out.count("attention exact") == 1
     assert done.out.endswith("cache\n  kept in  memory\n")
 
 

@@ -440,3 +440,12 @@ def test_records_from_before_there_were_arms_are_explained() -> None:
     lines = _run("-", stdin=orjson.dumps(told))
     assert "arm stable" in lines
     assert "recorded are" not in lines
+
+
+def test_a_mended_order_is_told_in_words(tmp_path: Path) -> None:
+    """What the model left out or named twice, and what of its prompt the server had."""
+    ordered = replace(
+        _TAKEN.rounds[0], cost=StageCost(1, 900, tokens_estimated=False, truncated=0, repaired=4, prefix_tokens=640)
+    )
+    told = _run(_write(tmp_path / "r", _record(replace(_TAKEN, rounds=(ordered,)))), "--id", _TAKEN.id)
+    assert "900 tokens, 640 of them in the server's prefix cache, an order in which 4 things had to be mended" in told

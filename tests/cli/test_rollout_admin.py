@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
+import trustme
 
-from cascade.cli.rollout_admin import Admin, NoAnswer
+from cascade.cli.rollout_admin import Admin, AdminTls, NoAnswer
 from cascade.errors import CascadeError, ConfigError
+from cascade.server.settings import Settings
+from cascade.server.tls import open_tls
+from tests.certificates import issued
+from tests.server.listeners import public_listener
 
 _URL = "http://sidecar.test"
 
@@ -32,6 +38,7 @@ def _raises(error: Exception) -> Callable[[httpx.Request], httpx.Response]:
         (lambda _: httpx.Response(500, json={"error": "internal error"}), NoAnswer, f"{_URL}: internal error"),
         (lambda _: httpx.Response(502, text="<html>"), NoAnswer, "status 502"),
         (lambda _: httpx.Response(200, text="<html>"), ConfigError, "is not the admin listener of a sidecar"),
+        (lambda _: httpx.Response(200, text="[" * 100_000), ConfigError, "is not the admin listener of a sidecar"),
         (lambda _: httpx.Response(200, json=[1]), ConfigError, "is not the admin listener of a sidecar"),
         (lambda _: httpx.Response(404, json={"error": "Not Found"}), ConfigError, "status 404"),
         (lambda _: httpx.Response(415, json={"error": "content-type: no"}), ConfigError, f"{_URL}: content-type: no"),
@@ -58,3 +65,40 @@ def test_the_key_follows_no_redirect() -> None:
     with pytest.raises(ConfigError, match="moved"):
         _admin(answer).post("/rollout/abort", reason="")
     assert asked == ["sidecar.test Bearer a-key"]
+
+
+def test_an_https_listener_is_trusted_by_the_authorities_that_are_named(tmp_path: Path) -> None:
+    """And shown a certificate where it asks for one; the system's authorities alone do not know it."""
+    authority, clients = trustme.CA(), trustme.CA()
+    ca, shown = tmp_path / "ca.pem", issued(tmp_path / "client", clients, "client.test")
+    ca.write_bytes(authority.cert_pem.bytes())
+    served = issued(tmp_path / "server", authority)
+    (tmp_path / "clients.pem").write_bytes(clients.cert_pem.bytes())
+    tls = open_tls(
+        Settings(
+            tls_certificate_file=served.certificate,
+            tls_key_file=served.key,
+            tls_client_ca_file=tmp_path / "clients.pem",
+        ),
+        "public",
+    )
+    with public_listener(tls=tls) as public:
+        url = f"https://127.0.0.1:{public.port}"
+        admin = Admin(url, tls=AdminTls(ca, shown.certificate, shown.key))
+        assert admin.get("/livez") == {"live": True}
+        admin.close()
+        for tls_of in (AdminTls(), AdminTls(ca)):
+            admin = Admin(url, tls=tls_of)
+            with pytest.raises(NoAnswer, match=f"^{url} does not answer: "):
+                admin.get("/livez")
+            admin.close()
+
+
+def test_half_a_certificate_is_an_error(tmp_path: Path) -> None:
+    """As is one that cannot be read: before anything is asked."""
+    for tls, told in (
+        (AdminTls(certificate_file=tmp_path / "c"), "--certificate-file, --certificate-key-file: name both or none"),
+        (AdminTls(ca_file=tmp_path / "c"), f"--ca-file {tmp_path / 'c'}: cannot be used: FileNotFoundError"),
+    ):
+        with pytest.raises(ConfigError, match=f"^{told}$"):
+            Admin("https://127.0.0.1:9", tls=tls)

@@ -73,14 +73,6 @@ def test_what_is_no_model_is_refused(command: Command, tmp_path: Path, model: st
     assert why in done.err
 
 
-def test_exact_and_masked_exclude_each_other(command: Command, folder: Path, tmp_path: Path) -> None:
-    """Nothing is written."""
-    done = command("weights", "fuse", str(folder), str(tmp_path / "out"), "--exact", "--masked")
-    assert done.status == 2
-    assert "exclude each other" in done.err
-    assert not (tmp_path / "out").exists()
-
-
 def test_static_int8_asks_for_the_users_own_pairs(command: Command, folder: Path, tmp_path: Path) -> None:
     """Scales that are fixed beforehand are fixed for texts like these."""
     done = command("weights", "static-int8", str(folder), str(tmp_path / "out"))

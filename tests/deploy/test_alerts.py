@@ -76,6 +76,8 @@ def test_a3_what_has_to_be_told_has_a_rule() -> None:
     needed = {
         "CascadeAnswersDegraded", "CascadeFallback", "CascadeAnswersLate", "CascadeBreakerOpen",
         "CascadeBreakerFlaps", "CascadeLevelNotNormal", "CascadeSafeMode", "CascadeEvidenceMismatch",
+        "CascadeCacheUnreachable", "CascadeCalibrationDrifts", "CascadeRecordsDropped", "CascadeSpansDropped",
+        "CascadeStageQueues", "CascadeCertificateEnds",
     }  # fmt: skip
     assert needed <= set(of)
     assert {rule["labels"]["severity"] for rule in rules} == {"info", "warning", "critical"}
@@ -98,6 +100,26 @@ def test_pages_that_rules_point_at_are_there() -> None:
     pages = set(re.findall(r"docs/([\w.-]+\.md)", (_FOLDER / "alerts.yaml").read_text(encoding="utf-8")))
     assert pages
     assert all((_DOCS / page).is_file() for page in pages)
+
+
+@pytest.mark.parametrize("name", ["alerts", "rollout-alerts"])
+def test_every_alert_has_a_line_in_the_runbook(name: str) -> None:
+    """What to look at, and what to do, for each; and none for what does not fire any more."""
+    files = ("alerts", "rollout-alerts")
+    alerts = {
+        each: {
+            rule["alert"]
+            for group in yaml.safe_load((_FOLDER / f"{each}.yaml").read_text(encoding="utf-8"))["groups"]
+            for rule in group["rules"]
+        }
+        for each in files
+    }
+    rows = re.findall(
+        r"^\| `(Cascade\w+)` \|(.+)\|(.*)\|$", (_DOCS / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    told = {alert: look.strip() for alert, look, _ in rows}
+    assert all(told.get(alert) for alert in alerts[name])
+    assert set(told) == set.union(*alerts.values())
 
 
 def test_a3_rules_fire_when_they_should() -> None:

@@ -18,6 +18,8 @@ _POD: Final = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
 _DOCS: Final = DEPLOY.parent / "docs"
 _OF_THE_CHART: Final = {
     "host", "port", "admin_host", "admin_port", "release", "state_folder", "keys_file", "admin_keys_file",
+    "tls_certificate_file", "tls_key_file", "tls_client_ca_file",
+    "admin_tls_certificate_file", "admin_tls_key_file", "admin_tls_client_ca_file",
 }  # fmt: skip
 _STOP_SECONDS: Final = 13
 """What a stop may take beyond `drain_seconds` and `leftover_seconds`, by docs/admission.md."""
@@ -35,6 +37,7 @@ _ALL: Final[dict[str, Any]] = {
     "service": {"type": "LoadBalancer", "port": 8080, "annotations": {"a": "b"}},
     "autoscaling": {"enabled": True},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "keySecret": {"name": "scraper"}},
+    "dashboards": {"enabled": True, "annotations": {"grafana_folder": "cascade"}},
     "networkPolicy": {"adminFrom": _POD, "restrictEgress": True, "egress": [{"to": _POD, "ports": [{"port": 3000}]}]},
     "serviceAccount": {"annotations": {"a": "b"}},
     "podAnnotations": {"a": "b"},
@@ -73,7 +76,10 @@ def test_what_is_rendered_is_valid(plain: Rendered, whole: Rendered) -> None:
     assert whole.faults == []
     everywhere = ["ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Service", "Service", "ServiceAccount"]
     assert plain.kinds() == sorted([*everywhere, "Deployment"])
-    assert whole.kinds() == sorted([*everywhere, "StatefulSet", "HorizontalPodAutoscaler", "ServiceMonitor"])
+    dashboards = ["ConfigMap"] * 4
+    assert whole.kinds() == sorted(
+        [*everywhere, *dashboards, "StatefulSet", "HorizontalPodAutoscaler", "ServiceMonitor"]
+    )
 
 
 def test_the_schemas_would_find_a_fault() -> None:
@@ -160,6 +166,47 @@ def test_probes_ask_what_the_process_answers(plain: Rendered) -> None:
     paths = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
     assert paths == {"startup": "/livez", "liveness": "/livez", "readiness": "/readyz"}
     assert container["ports"] == [{"name": "http", "containerPort": 8787}]
+
+
+def test_tls_is_of_secrets_that_are_mounted(tmp_path: Path) -> None:
+    """The files that settings name lie in the Secrets' folders; probes and Prometheus speak TLS then too."""
+    values: dict[str, Any] = {
+        "tls": {"secret": "public-tls"},
+        "admin": {
+            "reachable": True,
+            "tls": {"secret": "admin-tls", "clientCa": {"secret": "clients", "file": "ca.pem"}},
+        },
+        "serviceMonitor": {"enabled": True, "tlsConfig": {"insecureSkipVerify": True}},
+        "networkPolicy": {"adminFrom": _POD},
+    }
+    (given,) = rendered(values)
+    read = _read(given, tmp_path)
+    folder = Path("/run/secrets/cascade")
+    assert (read.tls_certificate_file, read.tls_key_file) == (
+        folder / "public-tls/tls.crt",
+        folder / "public-tls/tls.key",
+    )
+    assert (read.tls_client_ca_file, read.admin_tls_client_ca_file) == (None, folder / "clients/ca.pem")
+    mounted = {each["mountPath"] for each in given.container()["volumeMounts"]}
+    assert {str(folder / name) for name in ("public-tls", "admin-tls", "clients")} <= mounted
+    probed = [given.container()[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
+    assert {(each["port"], each["scheme"]) for each in probed} == {("http", "HTTPS")}
+    (endpoint,) = given.one("ServiceMonitor")["spec"]["endpoints"]
+    assert (endpoint["scheme"], endpoint["tlsConfig"]) == ("https", {"insecureSkipVerify": True})
+    assert given.faults == []
+
+
+def test_probes_go_where_no_certificate_is_asked_for() -> None:
+    """The kubelet shows none, so they ask the admin listener where the public one wants one."""
+    tls = {"secret": "public-tls", "clientCa": {"secret": "clients"}}
+    plain, over_tls = rendered(
+        {"tls": tls, "admin": {"reachable": True}},
+        {"tls": tls, "admin": {"reachable": True, "tls": {"secret": "admin-tls"}}},
+    )
+    for given, scheme in ((plain, None), (over_tls, "HTTPS")):
+        probed = [given.container()[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
+        assert {(each["port"], each.get("scheme")) for each in probed} == {("admin", scheme)}
+        assert given.faults == []
 
 
 def test_a_change_of_release_or_settings_is_a_change_of_the_pod() -> None:
@@ -268,6 +315,13 @@ _BAD: Final[dict[str, tuple[dict[str, Any], str]]] = {
         },
         "serviceMonitor.keySecret",
     ),
+    "clients' certificates without TLS": ({"tls": {"clientCa": {"secret": "ca"}}}, "without tls.secret"),
+    "probes that have no certificate": (
+        {"tls": {"secret": "t", "clientCa": {"secret": "ca"}}},
+        "tls.clientCa.secret: the kubelet",
+    ),
+    "a setting of the chart's TLS": ({"settings": {"tls_key_file": "/k"}}, "tls_key_file"),
+    "a switch that is a word": ({"dashboards": {"enabled": "yes"}}, "dashboards"),
     "fewest above most": ({"autoscaling": {"enabled": True, "minReplicas": 11}}, "autoscaling.minReplicas"),
 }
 

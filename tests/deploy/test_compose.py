@@ -75,3 +75,14 @@ def test_the_image_is_built_from_the_file_that_is_there() -> None:
     """Its context is the checkout."""
     build = _sidecar()["build"]
     assert (DEPLOY / build["context"] / build["dockerfile"]).resolve() == (DEPLOY / "Dockerfile").resolve()
+
+
+def test_the_file_of_tls_names_what_it_mounts() -> None:
+    """Its settings lead to the secrets that the sidecar is given, and it adds nothing else."""
+    (over,) = documents("compose-tls.yaml")
+    sidecar = over["services"]["cascade"]
+    named = {f"/run/secrets/{name}" for name in over["secrets"]}
+    read = load_settings({}, environment=sidecar["environment"])
+    assert {str(read.tls_certificate_file), str(read.tls_key_file)} == named
+    assert set(sidecar["secrets"]) == set(over["secrets"])
+    assert set(sidecar) == {"environment", "secrets"}

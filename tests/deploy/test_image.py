@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import trustme
 
+from tests.certificates import issued
 from tests.deploy.chart import tool
 from tests.deploy.templates import DEPLOY
 from tests.e2e.processes import serving
@@ -104,7 +106,7 @@ def test_versions_are_those_of_the_tests() -> None:
         assert pins
         assert {name for name, versions in pins.items() if not versions <= tested.get(name, versions)} == set()
     assert set(_EMBEDDED) <= set(_pins("deploy/requirements.lock"))
-    assert not {"pytest", "scikit-learn", "pyarrow", "ray", "onnx"} & set(_pins("deploy/requirements.lock"))
+    assert not {"pytest", "scikit-learn", "pyarrow", "ray"} & set(_pins("deploy/requirements.lock"))
 
 
 def test_the_lock_has_what_the_package_asks_for() -> None:
@@ -116,14 +118,21 @@ def test_the_lock_has_what_the_package_asks_for() -> None:
     assert names <= set(_pins("deploy/requirements.lock"))
 
 
+@pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("up", [True, False])
-def test_health_is_readiness(up: bool, tmp_path: Path) -> None:
+def test_health_is_readiness(up: bool, tls: bool, tmp_path: Path) -> None:
     """The check of the image, as it is written there, passes where a sidecar is ready and fails where none is."""
     command = json.loads(_last("HEALTHCHECK").split("CMD", 1)[1])
     assert command[0] == "python"
-    with serving(tmp_path) as process:
-        port = process.public.rsplit(":", 1)[1] if up else "1"
-        done = subprocess.run(
-            [sys.executable, *command[1:]], env={"CASCADE__PORT": port}, capture_output=True, check=False
-        )
+    variables = {}
+    if tls:
+        files = issued(tmp_path / "tls", trustme.CA())
+        variables = {
+            "CASCADE__ADMIN_TLS_CERTIFICATE_FILE": str(files.certificate),
+            "CASCADE__ADMIN_TLS_KEY_FILE": str(files.key),
+        }
+    with serving(tmp_path, **variables) as process:
+        port = process.admin.rsplit(":", 1)[1] if up else "1"
+        environment = variables | {"CASCADE__ADMIN_PORT": port}
+        done = subprocess.run([sys.executable, *command[1:]], env=environment, capture_output=True, check=False)
     assert (done.returncode == 0) is up

@@ -41,7 +41,15 @@ def asgi(server: FakeServer) -> Any:
             if not message.get("more_body", False):
                 break
         request = httpx.Request(scope["method"], f"http://fake{scope['path']}", headers=scope["headers"], content=body)
-        response = await server(request)
+        answering = asyncio.create_task(server(request))
+        leaving = asyncio.ensure_future(receive())
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():  # its client went away: a server that computes drops its work then
+            answering.cancel()
+            await asyncio.wait((answering,))
+            return
+        leaving.cancel()
+        response = answering.result()
         headers = [(name, value) for name, value in response.headers.raw if name.lower() != b"transfer-encoding"]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": response.content})

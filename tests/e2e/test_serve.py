@@ -30,7 +30,7 @@ _BARE: Final[dict[str, Any]] = {
 }
 _ONE_STAGE: Final[dict[str, Any]] = {
     "release": "one-1",
-    "stages": {"small": {"adapter": "tei", "url": "${UPSTREAM_URL}", "model": "m", "engine": "tei/1.9"}},
+    "stages": {"small": {"adapter": "tei", "url": "${CASCADE_UPSTREAM_URL}", "model": "m", "engine": "tei/1.9"}},
     "depth": 50,
     "escalation": "none",
     "budgets": {"total_ms": 5000, "small_ms": 20_000, "large_ms": 100, "reserve_ms": 20},
@@ -68,7 +68,7 @@ def _start(stack: ExitStack, folder: Path, *arguments: str, **settings: Any) -> 
     release = write_yaml(folder / "release.yaml", _ONE_STAGE)
     config = write_yaml(folder / "settings.yaml", settings)
     process = stack.enter_context(
-        serving(folder, "--release", str(release), "--config", str(config), *arguments, UPSTREAM_URL=url)
+        serving(folder, "--release", str(release), "--config", str(config), *arguments, CASCADE_UPSTREAM_URL=url)
     )
     return Running(process, upstream)
 
@@ -340,7 +340,7 @@ def test_a_port_in_use_is_exit_2_and_one_line(tmp_path: Path) -> None:
     [
         ({"depth": -1}, "depth.fixed.depth"),
         ({"tresholds": 1}, "tresholds"),
-        ({"stages": _ONE_STAGE["stages"]}, "UPSTREAM_URL is not set"),
+        ({"stages": _ONE_STAGE["stages"]}, "CASCADE_UPSTREAM_URL is not set"),
         (
             {"stages": {"small": {**_ONE_STAGE["stages"]["small"], "url": "http://x", "auth": {"env": "NO_KEY"}}}},
             "NO_KEY",

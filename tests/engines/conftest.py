@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Server, infinity_server, llamacpp_server, vllm_server
+from .servers import Server, infinity_server, llamacpp_server, vllm_chat_server, vllm_server
 from .sidecar import Sidecar, release_of, sidecar
 
 __all__ = ["KEY"]
@@ -30,6 +30,13 @@ def vllm(logs: Path) -> Iterator[Server]:
 def vllm_with_key(logs: Path) -> Iterator[Server]:
     """Run a vLLM that asks for a key."""
     with vllm_server(logs, api_key=KEY) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def vllm_chat(logs: Path) -> Iterator[Server]:
+    """Run vLLM with a model that writes."""
+    with vllm_chat_server(logs) as server:
         yield server
 
 

@@ -15,7 +15,16 @@ from typing import Any
 
 from .environments import Engine, environment
 
-__all__ = ["EngineStartError", "Server", "free_port", "infinity_server", "llamacpp_server", "running", "vllm_server"]
+__all__ = [
+    "EngineStartError",
+    "Server",
+    "free_port",
+    "infinity_server",
+    "llamacpp_server",
+    "running",
+    "vllm_chat_server",
+    "vllm_server",
+]
 
 _HOST = "127.0.0.1"
 _MODELS = Path(__file__).resolve().parents[1] / "fixtures" / "models"
@@ -76,6 +85,23 @@ def vllm_server(
     if api_key is not None:
         command += ["--api-key", api_key]
     with running(command, _VLLM_SETTINGS, port, logs / f"vllm-{port}.log", start_s) as pid:
+        yield Server(f"http://{_HOST}:{port}", model, pid, str(_asked(port, "/version")["version"]))
+
+
+@contextmanager
+def vllm_chat_server(
+    logs: Path, *, model: str = "micro-chat", port: int | None = None, start_s: float = _VLLM_START_S
+) -> Iterator[Server]:
+    """Run vLLM on a tiny language model with random weights, which writes rubbish; a token is a byte, 4096 are its limit.
+
+    It tells how much of a prompt it had in its prefix cache. The other arguments and the error are those of `vllm_server`.
+    """
+    port = free_port() if port is None else port
+    command = [_program(Engine.VLLM, "python"), "-m", "vllm.entrypoints.openai.api_server"]
+    command += ["--host", _HOST, "--port", str(port), "--model", str(_MODELS / "micro-chat"), "--load-format", "dummy"]
+    command += ["--served-model-name", model, "--dtype", "float32", "--enforce-eager", "--max-model-len", "4096"]
+    command += ["--enable-prompt-tokens-details", "--max-num-seqs", "8"]
+    with running(command, _VLLM_SETTINGS, port, logs / f"vllm-chat-{port}.log", start_s) as pid:
         yield Server(f"http://{_HOST}:{port}", model, pid, str(_asked(port, "/version")["version"]))
 
 

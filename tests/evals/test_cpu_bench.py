@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tokenizers
 
-from cascade.weights.graph import read_graph
+from cascade.stages.graph.graph import read_graph
 from evals.bench.cpu import Bench, main
 from evals.bench.cpu_engines import ENGINES, Engine, command, named
 from evals.bench.cpu_figures import Cell, aims, figures, greatest_difference, summary, table
@@ -68,12 +68,16 @@ def test_pairs_are_as_long_as_the_workload_says(workload: str) -> None:
 def test_the_engine_scores_as_a_plain_loop_does(folder: Path) -> None:
     """Through its own process, as the stage of a release, with memory and versions told."""
     bench = Bench("int8", folder, {"short": _requests(), "mixed": _requests("mixed")}, seed=0)
-    bench.measure({name: ENGINES[name] for name in ("cascade", "cascade-fused")}, 2, sweep=True)
+    bench.measure({name: ENGINES[name] for name in ("cascade", "cascade-exported")}, 2, sweep=True)
     assert not bench.failed
-    assert set(bench.cells) == {"cascade", "cascade-fused"}
+    assert {name: told["attention"] for name, told in bench.told.items()} == {
+        "cascade": "exact",
+        "cascade-exported": "exported",
+    }
+    assert set(bench.cells) == {"cascade", "cascade-exported"}
     for of_engine in bench.cells.values():
         assert {name: len(cell.rounds) for name, cell in of_engine.items()} == {"short": 2, "mixed": 2}
-        assert all(cell.difference < 1e-4 for cell in of_engine.values())
+        assert all(cell.difference == 0.0 for cell in of_engine.values())
     assert bench.told["cascade"]["peak_mib"] > 20
     assert "onnxruntime" in bench.told["cascade"]["versions"]
 

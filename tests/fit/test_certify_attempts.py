@@ -37,6 +37,7 @@ def test_another_attempt_on_the_same_contract_spends_its_share(tmp_path: Path) -
     ("written", "told"),
     [
         ("nonsense\n", "line 1: not as it was written"),
+        ("[" * 100_000 + "\n", "line 1: not as it was written"),
         ('{"format": "cascade-attempt/1"}\n', "line 1: not as it was written"),
         ("[]\n", "line 1: not as it was written"),
         ("\n", "line 1: not as it was written"),

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.package
 _FOLDERS: Final = {"cascade/_policies": "policies", "cascade/_calibration": "calibration"}
 """Where the wheel has what lies beside the package in a checkout."""
 _SOURCES: Final = {
-    "CHANGELOG.md", "LICENSE", "Makefile", "PKG-INFO", "README.md", "calibration", "cascade", "deploy", "docs", "evals", "policies",
+    "CHANGELOG.md", "LICENSE", "Makefile", "PKG-INFO", "README.md", "calibration", "cascade", "deploy", "docs", "evals", "mkdocs.yml", "policies",
     "pyproject.toml", "requirements.lock", "scripts", "tests",
 }  # fmt: skip
 _INFO: Final = f"cascade_rerank-{__version__}.dist-info"

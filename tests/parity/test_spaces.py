@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cascade.cli.parity_pairs import spaces_of
+from cascade.parity.sources import source_of
 from cascade.parity.spaces import Spaces, logit, sigmoid
 from cascade.types import ScoreSpace
+from tests.fit.planted import planted_table
 
 _L, _P, _C = ScoreSpace.LOGIT, ScoreSpace.PROBABILITY, ScoreSpace.COSINE
 
@@ -62,3 +65,10 @@ def test_only_the_logits_of_a_mixed_pair_are_changed() -> None:
 def test_ranks_are_never_subtracted() -> None:
     """Whatever is declared."""
     assert Spaces(None, None, ranks=True).incomparable == "a side holds ranks, not scores"
+
+
+@pytest.mark.parametrize("asked", [(ScoreSpace.RANK, None), (_P, ScoreSpace.RANK)])
+def test_a_column_that_is_declared_as_ranks_is_compared_as_orders(asked: tuple[ScoreSpace, ScoreSpace | None]) -> None:
+    """As one whose name says so: of a stage that orders lists there is nothing else to compare."""
+    side = source_of("table", planted_table(3, seed=0), "small")
+    assert spaces_of(side, side, *asked) == Spaces(None, None, ranks=True)

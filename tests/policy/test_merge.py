@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cascade.policy.merge import logit, merge, order_by_score, outward_scores, rank_changes, to_unit
-from cascade.types import ScoreSpace, StageName
+from cascade.policy.merge import logit, merge, movement, order_by_score, outward_scores, rank_changes, to_unit
+from cascade.types import Movement, ScoreSpace, StageName
 
 _LARGE, _SMALL, _RETRIEVAL = StageName.LARGE, StageName.SMALL, StageName.RETRIEVAL
 _RAW = st.floats(allow_nan=False, allow_infinity=False)
@@ -169,3 +169,22 @@ def test_an_order_that_no_stage_scored_carries_its_ranks() -> None:
 def test_rank_changes_counts_places_with_another_candidate(order: list[int], k: int, changes: int) -> None:
     """Only the first k places count."""
     assert rank_changes(order, k) == changes
+
+
+def test_movement_is_what_the_large_stage_makes_of_the_small_ones_first_ten() -> None:
+    """Of twelve in small order the last two come on top: eight stay among the ten, all ten down by two places."""
+    small = {index: 12.0 - index for index in range(12)}
+    order, _ = merge(12, small, {10: 2.0, 11: 1.0})
+    assert movement(small, order) == Movement(overlap=0.8, displacement=2.0)
+    assert movement(small, list(range(12))) == Movement(overlap=1.0, displacement=0.0)
+
+
+def test_movement_within_the_first_ten_is_displacement_alone() -> None:
+    """Two that change places each move by one; of three candidates all count."""
+    small = {0: 3.0, 1: 2.0, 2: 1.0}
+    assert movement(small, [1, 0, 2]) == Movement(overlap=1.0, displacement=2 / 3)
+
+
+def test_there_is_no_movement_without_small_scores() -> None:
+    """A query that went past the small stage has one order."""
+    assert movement({}, [1, 0]) is None

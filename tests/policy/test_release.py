@@ -283,7 +283,7 @@ def test_an_unknown_adapter_is_refused_without_repeating_it(adapter: object) -> 
     told = _told(_with("stages.small.adapter", adapter))
     assert told == (
         "stages.small: 'adapter' must be one of 'tei', 'vllm', 'infinity', 'llamacpp', 'sglang', 'nim', "
-        "'cohere', 'jina', 'voyage', 'mixedbread', 'onnx', 'onnx-embedding'"
+        "'cohere', 'jina', 'voyage', 'mixedbread', 'chat', 'onnx', 'onnx-embedding'"
     )
 
 

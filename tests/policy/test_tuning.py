@@ -41,6 +41,7 @@ def test_what_is_written_is_read() -> None:
         ({"chosen": {}}, "chosen.threads: Field required; chosen.max_in_flight: Field required"),
         ({"weights": {"name": "w", "sha256": {"model.onnx": "short"}}}, "weights.sha256.model.onnx: "),
         ({"max_length": "512"}, "max_length: Input should be a valid integer"),
+        ({"chosen": {"batching": {"mode": "short"}}}, "chosen.batching: 'mode' must be one of "),
         ({"steps": [{"variable": "threads"}]}, "steps.0.metric: Field required"),
     ],
 )

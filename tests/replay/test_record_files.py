@@ -19,6 +19,7 @@ from cascade.replay.logged.report import Asked, off_policy_report
 from cascade.replay.record_files import MOST_LINE_BYTES, lines_of
 from cascade.replay.record_lines import Lines, Unread
 from cascade.telemetry.record_parquet import record_schema, record_table, writer_of
+from cascade.telemetry.record_rows import PARQUET_FORMAT
 from tests.replay.bandit import BY_CLASS, SPLIT, written_split
 from tests.replay.records import decision_line, head_line, write_records
 
@@ -139,3 +140,13 @@ def test_a_line_without_an_end_is_not_held(tmp_path: Path) -> None:
         file.seek(0, 2)
         file.write(b"\n[]\n")
     assert list(lines_of(path)) == [b"{}\n", b"", b"[]\n"]
+
+
+def test_text_in_parquet_that_is_no_utf_8_is_an_error_of_the_file(tmp_path: Path) -> None:
+    """Something else wrote it, or it is damaged: Arrow finds out as the text is asked for, and by another error."""
+    path = tmp_path / "records.parquet"
+    offsets, data = pa.py_buffer(b"\0\0\0\0\3\0\0\0"), pa.py_buffer(b"\xff\xfe\xfd")
+    lines = pa.StringArray.from_buffers(1, offsets, data)
+    pq.write_table(pa.table({"line": lines}).replace_schema_metadata({"cascade": PARQUET_FORMAT}), path)
+    with pytest.raises(ConfigError, match=f"^records {path}: cannot be read as Parquet: UnicodeDecodeError$"):
+        list(lines_of(path))

@@ -141,7 +141,7 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     assert _told(path) == "columns that are there twice: bm25"
 
 
-@pytest.mark.parametrize("cascade", ["[]", "{", "\xff"])
+@pytest.mark.parametrize("cascade", ["[]", "{", "\xff", "[" * 100_000])
 def test_conditions_must_be_a_json_object(tmp_path: Path, cascade: str) -> None:
     """What is stored under the metadata key is checked like all else."""
     assert _told(_file(tmp_path, metadata={"cascade": cascade})) == "metadata cascade: not a JSON object"

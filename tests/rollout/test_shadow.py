@@ -221,6 +221,7 @@ def test_a_share_of_nought_takes_none_and_of_one_takes_all() -> None:
     ("changes", "outcome"),
     [
         ({}, "no_large_stage"),
+        ({"large": scored_by("abcde", is_listwise=True)}, "no_large_stage"),
         ({"small": scored_by("abcde", fails=StageOverloaded)}, "stable_degraded"),
         ({"large": scored_by("abcde"), "tried": scored_by("abcde", fails=StageUnreachable)}, "candidate_degraded"),
         ({"large": scored_by("abcde"), "tried": scored_by("abcde", fails=ValueError("x"))}, "candidate_degraded"),

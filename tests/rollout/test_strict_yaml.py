@@ -96,7 +96,10 @@ def test_anchors_and_tags_are_refused_with_their_line(tmp_path: Path, content: s
         ("<<: {a: secret}", "not valid YAML at line 1"),
         ("a: 2026-13-45", "not valid YAML"),
         ("a: " + "9" * 5000, "not valid YAML"),
-        ("a: " + "[" * 5000 + "]" * 5000, "not valid YAML"),
+        ("a: " + "[" * 5000 + "]" * 5000, "line 1: nested more than 64 deep"),
+        ("a:\n  " + "- " * 5000, "line 2: nested more than 64 deep"),
+        ('{"a":' * 5000, "line 1: nested more than 64 deep"),
+        ("a: secret " + "x" * 2_000_000, "has more than 2000000 bytes"),
     ],
 )
 def test_what_is_no_yaml_is_refused_without_a_value(tmp_path: Path, content: str, told: str) -> None:

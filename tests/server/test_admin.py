@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from cascade import __version__
+from cascade.server.access import Access
 from cascade.stages.base import Congestion, Observed
 from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
@@ -76,7 +79,20 @@ async def test_the_admin_listener_reranks_nothing() -> None:
     """Public routes are not on the admin listener."""
     served = sidecar()
     assert (await served.admin.post("/rerank", content=b"{}")).status_code == 404
-    assert (await served.admin.get("/livez")).status_code == 404
+    assert (await served.admin.get("/health")).status_code == 404
+
+
+async def test_probes_may_ask_the_admin_listener(tmp_path: Path) -> None:
+    """Where the public one wants a certificate: without a key, and with what the public one would answer."""
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(f"keys: [{{name: a, sha256: {'a' * 64}, rights: [read]}}]", encoding="utf-8")
+    served = sidecar(admin_access=Access(keys, "admin_keys_file", now=lambda: 0.0))
+    assert (await served.admin.get("/status")).status_code == 401
+    for ready, status in ((True, 200), (False, 503)):
+        served.service.ready = ready
+        assert (await served.admin.get("/readyz")).status_code == status
+        assert (await served.admin.get("/livez")).status_code == 200
+        assert (await served.admin.post("/livez")).status_code == 401
 
 
 async def test_what_a_server_told_of_its_load_is_shown_with_how_old_it_is() -> None:

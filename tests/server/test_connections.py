@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from cascade.server.connections import BoundedHead
+from cascade.server.connections import BoundedConnection
 from cascade.testing.clock import run_virtual
 
 _REQUEST: Final = b"POST /x HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\nbody"
@@ -23,6 +23,7 @@ class _Transport(asyncio.Transport):
         super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
         self.written = b""
         self.closed = False
+        self.unread = 0
 
     def write(self, data: Any) -> None:
         self.written += bytes(data)
@@ -30,8 +31,14 @@ class _Transport(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.closed = True
+
     def is_closing(self) -> bool:
         return self.closed
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def pause_reading(self) -> None:
         """Read on."""
@@ -49,9 +56,11 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"%02d" % min(len(read), 99)})
 
 
-def _connection() -> tuple[BoundedHead, _Transport]:
-    config = uvicorn.Config(_app, http=BoundedHead, ws="none", lifespan="off", log_config=None, timeout_keep_alive=60)
-    protocol, transport = BoundedHead(config, ServerState(), {}), _Transport()
+def _connection() -> tuple[BoundedConnection, _Transport]:
+    config = uvicorn.Config(
+        _app, http=BoundedConnection, ws="none", lifespan="off", log_config=None, timeout_keep_alive=60
+    )
+    protocol, transport = BoundedConnection(config, ServerState(), {}), _Transport()
     protocol.connection_made(transport)
     return protocol, transport
 
@@ -132,3 +141,43 @@ def test_a_long_body_is_no_head() -> None:
         return transport
 
     assert run_virtual(ask()).written.endswith(b"\r\n\r\n99")
+
+
+def test_an_answer_is_cut_off_where_it_is_hardly_read() -> None:
+    """Who reads 64 KiB in 30 seconds goes on, however long it takes; who reads less is let go of."""
+
+    async def read(pieces: int) -> float:
+        protocol, transport = _connection()
+        protocol.data_received(_REQUEST)
+        await _settle()
+        transport.unread = 2_000_000
+        protocol.pause_writing()
+        began = asyncio.get_running_loop().time()
+        while not transport.closed and asyncio.get_running_loop().time() - began < 50:
+            await asyncio.sleep(10)
+            transport.unread -= pieces
+        protocol.connection_lost(None)
+        return asyncio.get_running_loop().time() - began
+
+    assert run_virtual(read(40_000)) == 50
+    assert run_virtual(read(20_000)) <= 40
+
+
+def test_an_answer_that_was_read_stops_the_clock() -> None:
+    """The connection is kept for the next request."""
+
+    async def read() -> bool:
+        protocol, transport = _connection()
+        for piece in _pieces(_REQUEST, 10_000):
+            protocol.data_received(piece)
+        await _settle()
+        transport.unread = 100_000
+        protocol.pause_writing()
+        await asyncio.sleep(20)
+        protocol.resume_writing()
+        await asyncio.sleep(20)
+        closed = transport.closed
+        protocol.connection_lost(None)
+        return closed
+
+    assert run_virtual(read()) is False

@@ -62,11 +62,14 @@ async def test_every_header_of_an_answer_is_described() -> None:
     down = ScriptedStage(lambda q, t: 0.0, fails=RuntimeError("down"))
     sent = await sidecar(large=down).post("/rerank", {**BODIES["tei"]("q", ["", "a"]), "top_n": 1})
     levelled = release_of(levels=LEVELS)
+    mended = await sidecar(large=ScriptedStage(lambda q, t: 0.0, repaired=1)).post("/rerank", BODIES["tei"]("q", ["a"]))
     worse = await sidecar(release=levelled, level="degraded-3").post("/rerank", BODIES["tei"]("q", ["a"]))
     tried = served()
     tried.service.traffic.split(await another(tried), 1.0)
     canary = await tried.post("/rerank", BODIES["tei"]("q", ["a"]))
-    seen = {name for answer in (sent, worse, canary) for name in answer.headers if name.startswith("x-cascade-")}
+    seen = {
+        name for answer in (sent, mended, worse, canary) for name in answer.headers if name.startswith("x-cascade-")
+    }
     assert seen == described
 
 

@@ -23,6 +23,18 @@ _VALUES: Final[Mapping[str, tuple[Any, Any, Any]]] = {
     "release_seconds": (1.5, 2.5, 3.5),
     "release_auth_file": ("flag.token", "environment.token", "file.token"),
     "release_keys_file": ("flag.pem", "environment.pem", "file.pem"),
+    "release_variables": ("FLAG_*", "ENVIRONMENT_*,OTHER", "FILE_*"),
+    "release_files": ("/flag/*", "/environment/**,/other", "/file/*"),
+    "tls_certificate_file": ("flag.pem", "environment.pem", "file.pem"),
+    "tls_key_file": ("flag.pem", "environment.pem", "file.pem"),
+    "tls_key_password_file": ("flag.pem", "environment.pem", "file.pem"),
+    "tls_client_ca_file": ("flag.pem", "environment.pem", "file.pem"),
+    "admin_tls_certificate_file": ("flag.pem", "environment.pem", "file.pem"),
+    "admin_tls_key_file": ("flag.pem", "environment.pem", "file.pem"),
+    "admin_tls_key_password_file": ("flag.pem", "environment.pem", "file.pem"),
+    "admin_tls_client_ca_file": ("flag.pem", "environment.pem", "file.pem"),
+    "max_connections": (1, 2, 3),
+    "max_client_connections": (1, 2, 3),
     "releases_folder": ("flag.folder", "environment.folder", "file.folder"),
     "state_folder": ("flag.folder", "environment.folder", "file.folder"),
     "strict_activation": (False, False, False),
@@ -60,17 +72,35 @@ _VALUES: Final[Mapping[str, tuple[Any, Any, Any]]] = {
     "cache_redis_ms": (1.5, 2.5, 3.5),
     "cache_redis_queue": (1, 2, 3),
     "cache_key_file": ("flag.key", "environment.key", "file.key"),
+    "tracing": ("otlp", "otlp", "otlp"),
+    "trace_endpoint": ("http://flag.example", "http://environment.example", "http://file.example"),
+    "trace_headers_file": ("flag.headers", "environment.headers", "file.headers"),
+    "trace_ratio": (0.25, 0.5, 0.75),
+    "trace_trust_parent": (True, True, True),
+    "trace_keep": ("failed", "failed,degraded", "escalated"),
+    "trace_slow_ms": (1.5, 2.5, 3.5),
+    "trace_baggage": (True, True, True),
+    "trace_queue": (1000, 1001, 1002),
 }
 """For every setting, what flag, environment and file say in the tests below."""
 _NEEDED: Final[Mapping[str, dict[str, Any]]] = {
     "watch_release": {"release": Path("release.yaml")},
     "release_auth_file": {"release": "https://bundles.example/release.tar"},
     "cache": {"cache_redis_url": "redis://redis.example", "cache_key_file": Path("cache.key")},
+    "trace_slow_ms": {"trace_keep": "slow"},
+    **{
+        f"{of}{what}": {f"{of}{each}": Path("tls.pem") for each in ("certificate_file", "key_file") if each != what}
+        for of in ("tls_", "admin_tls_")
+        for what in ("certificate_file", "key_file", "key_password_file", "client_ca_file")
+    },
 }
 """What a setting has no meaning without."""
 _PATHS: Final = (
     "release", "release_auth_file", "release_keys_file", "releases_folder", "state_folder",
     "log_file", "query_hash_key_file", "record_file", "keys_file", "admin_keys_file", "cache_key_file",
+    "trace_headers_file",
+    "tls_certificate_file", "tls_key_file", "tls_key_password_file", "tls_client_ca_file",
+    "admin_tls_certificate_file", "admin_tls_key_file", "admin_tls_key_password_file", "admin_tls_client_ca_file",
 )  # fmt: skip
 
 
@@ -84,6 +114,8 @@ def _file(folder: Path, content: Mapping[str, Any] | str) -> Path:
 def _kept(settings: Settings, name: str) -> Any:
     """Return a setting as it would be written."""
     value = getattr(settings, name)
+    if isinstance(value, tuple):
+        return ",".join(value)
     return str(value) if isinstance(value, Path) else value
 
 

@@ -40,7 +40,13 @@ _GONE: Final[dict[str, Any]] = {
 _NO_TOKEN: Final[dict[str, Any]] = {
     "depth": 5,
     "stages": {
-        "small": {"adapter": "tei", "url": "http://u.test", "model": "m", "engine": "tei/1.9", "auth": {"env": "GONE"}}
+        "small": {
+            "adapter": "tei",
+            "url": "http://u.test",
+            "model": "m",
+            "engine": "tei/1.9",
+            "auth": {"env": "CASCADE_GONE"},
+        }
     },
 }
 """Of a release that loads, and whose stages cannot be built."""
@@ -154,7 +160,9 @@ async def test_where_none_starts_the_error_names_every_reason(tmp_path: Path) ->
     _write(tmp_path / "release.yaml", "named", **_NO_TOKEN)
     state = _State(tmp_path)
     stable = state.serves("r1", **_GONE)
-    with pytest.raises(ConfigError, match=r"^no release can be served: r1: start: .*/no/such.*; named: load: .*GONE"):
+    with pytest.raises(
+        ConfigError, match=r"^no release can be served: r1: start: .*/no/such.*; named: load: .*CASCADE_GONE"
+    ):
         async with _serving(tmp_path, watch_release=True):
             pytest.fail("it started")
     assert state.store.goods() == [stable]

@@ -16,6 +16,7 @@ from cascade.policy.release import ApiStage, HostedStage, HttpStage, TeiStage, V
 from cascade.stages.build import wire_of
 from cascade.stages.http import HttpReranker
 from cascade.stages.upstream import Upstream
+from cascade.telemetry.work import NO_WORK_EVENTS, WorkEvents
 from cascade.testing.upstream import FakeServer
 from cascade.text import Text
 from cascade.types import StageScores
@@ -49,6 +50,7 @@ def stage_before(
     *,
     budget_ms: float = math.inf,
     events: GuardEvents | None = None,
+    work: WorkEvents = NO_WORK_EVENTS,
 ) -> HttpReranker:
     """Return a stage, not started, on the clock of the running loop; its guards draw the middle of what they may."""
     clock = asyncio.get_running_loop().time
@@ -64,6 +66,7 @@ def stage_before(
         budget_ms=budget_ms,
         draw=lambda: 0.5,
         events=events or GuardEvents(),
+        work=work,
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -169,6 +171,35 @@ def test_a_file_that_is_no_model_is_refused_at_load(tmp_path: Path, cross_encode
     (tmp_path / "model.onnx").write_bytes(b"not a model")
     (tmp_path / "tokenizer.json").write_bytes((cross_encoder / "tokenizer.json").read_bytes())
     with pytest.raises(ConfigError, match="cannot be loaded"):
+        asyncio.run(OnnxReranker("large", onnx_spec(tmp_path), pool, time.monotonic).start())
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "[UNK]"}}, "Exception"),
+        (
+            {
+                "model": {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"},
+                "post_processor": {
+                    "type": "TemplateProcessing",
+                    "single": [{"SpecialToken": {"id": "b", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                    "pair": [{"SpecialToken": {"id": "b", "type_id": 0}}],
+                    "special_tokens": {},
+                },
+            },
+            "PanicException",
+        ),
+    ],
+    ids=["error", "panic"],
+)
+def test_a_tokenizer_that_cannot_read_is_refused_at_load(
+    tmp_path: Path, cross_encoder: Path, pool: Workers, changes: dict[str, Any], kind: str
+) -> None:
+    """It loads, and fails on the first text; where its library panics, that is no Exception, and ends nothing else."""
+    (tmp_path / "model.onnx").write_bytes((cross_encoder / "model.onnx").read_bytes())
+    (tmp_path / "tokenizer.json").write_bytes(json.dumps({"version": "1.0", "added_tokens": [], **changes}).encode())
+    with pytest.raises(ConfigError, match=f"weights: {tmp_path}/tokenizer.json cannot read text: {kind}$"):
         asyncio.run(OnnxReranker("large", onnx_spec(tmp_path), pool, time.monotonic).start())
 
 

@@ -187,7 +187,8 @@ async def test_a_model_that_fails_is_an_invalid_answer(
     onnx.save(model, folder / "model.onnx")
     (folder / "tokenizer.json").write_bytes((cross_encoder / "tokenizer.json").read_bytes())
     faults: list[BaseException] = []
-    stage = OnnxReranker("large", onnx_spec(folder, max_length=2048), pool, time.monotonic, faults.append)
+    spec = onnx_spec(folder, max_length=2048, attention="exported")
+    stage = OnnxReranker("large", spec, pool, time.monotonic, faults.append)
     await stage.start()
     with pytest.raises(StageInvalidAnswer, match="large: model_failed") as caught:
         await score_with(stage, ["lamp", "lamp " * 900])

@@ -1,4 +1,4 @@
-"""A cross-encoder that is loaded once, for stages that differ in batching alone."""
+"""A cross-encoder that is loaded once, for stages that differ in the numbers of a batch alone."""
 
 from __future__ import annotations
 
@@ -37,10 +37,13 @@ async def test_stages_on_one_model_score_as_those_that_load_their_own(cross_enco
     one, batched = onnx_spec(folder), onnx_spec(folder, **_BATCHED)
     with worker_pool(1) as pool:
         own = await _scores(OnnxReranker("large", one, pool, time.monotonic))
-        loaded = LoadedCrossEncoder(one)
+        for_one, for_batches = LoadedCrossEncoder(one), LoadedCrossEncoder(batched)
         (folder / "model.onnx").unlink()
-        shared = await _scores(OnnxReranker("large", one, pool, time.monotonic, loaded=loaded))
-        in_batches = await _scores(OnnxReranker("large", batched, pool, time.monotonic, loaded=loaded))
+        shared = await _scores(OnnxReranker("large", one, pool, time.monotonic, loaded=for_one))
+        in_batches = await _scores(OnnxReranker("large", batched, pool, time.monotonic, loaded=for_batches))
+        for spec, loaded in ((one, for_batches), (batched, for_one)):
+            with pytest.raises(ValueError, match="for one pair a call, or for batches"):
+                OnnxReranker("large", spec, pool, time.monotonic, loaded=loaded)
     assert shared == own
     assert len(own) == 3
     assert in_batches == pytest.approx(own, abs=1e-4)
@@ -48,7 +51,7 @@ async def test_stages_on_one_model_score_as_those_that_load_their_own(cross_enco
 
 def test_what_it_makes_of_fixed_pairs_is_measured_once(cross_encoder: Path) -> None:
     """Five pairs and a long one, alone and in batches; asked again the same is told."""
-    loaded = LoadedCrossEncoder(onnx_spec(cross_encoder))
+    loaded = LoadedCrossEncoder(onnx_spec(cross_encoder, **_BATCHED))
     assert len(loaded.alone) == 6
     assert loaded.batch_effect <= 1e-4
     assert loaded.alone is loaded.alone

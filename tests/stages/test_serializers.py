@@ -57,7 +57,8 @@ def test_e1_the_digests_of_published_serializers_never_change() -> None:
 def test_an_unknown_serializer_is_refused_with_the_names_that_are_known() -> None:
     """A misspelt name is a configuration error that helps."""
     with pytest.raises(
-        ConfigError, match=r"'passthrough' is unknown; known are passthrough@1, qwen3-reranker@1, single-line@1"
+        ConfigError,
+        match=r"'passthrough' is unknown; known are listwise@1, passthrough@1, qwen3-reranker@1, single-line@1",
     ):
         serializer("passthrough")
 

@@ -19,9 +19,12 @@ def every_series() -> Metrics:
         metrics.admission.seats.labels(lane).set(1)
     for listener in LISTENERS:
         metrics.keys.live.labels(listener).set(1)
+        metrics.listeners.connections.labels(listener).set(1)
+        metrics.listeners.expiry.labels(listener).set(1)
     metrics.tell_evidence(())
+    metrics.ranking.show_drift({"score": (0.1, 200), "margin": (0.1, 200)})
     for name in (StageName.SMALL, StageName.LARGE):
         metrics.guards.show(name, BreakerState.OPEN, limit=1, in_flight=1, waiting=1)
-        for gauge in (metrics.unusable, metrics.waiting, metrics.signal_stale, metrics.signal_silent):
+        for gauge in (metrics.load.unusable, metrics.load.waiting, metrics.load.stale, metrics.load.silent):
             gauge.labels(name).set(1)
     return metrics

@@ -19,7 +19,10 @@ from cascade.rollout.shadow.outcome import ShadowOutcome
 from cascade.telemetry.arm_metrics import ArmMetrics
 from cascade.telemetry.metrics import CONTENT_TYPE, Metrics
 from cascade.telemetry.record_log import DropReason
+from cascade.telemetry.trace_log import SpanDrop
+from cascade.telemetry.work import Counted
 from cascade.types import (
+    Action,
     Arm,
     BreakerState,
     Decision,
@@ -59,6 +62,31 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_upstream_limit_texts": {"stage": _STAGES},
     "cascade_upstream_in_flight_texts": {"stage": _STAGES},
     "cascade_upstream_calls_waiting": {"stage": _STAGES},
+    "cascade_stage_queue_seconds": {"stage": _STAGES},
+    "cascade_stage_room_seconds": {"stage": _STAGES},
+    "cascade_stage_compute_seconds": {"stage": _STAGES},
+    "cascade_query_tokens": {"stage": _STAGES, "counted": set(Counted)},
+    "cascade_pair_tokens": {"stage": _STAGES, "counted": set(Counted)},
+    "cascade_document_windows": {"stage": _STAGES},
+    "cascade_batch_inputs": {"stage": _STAGES},
+    "cascade_batch_padding_ratio": {"stage": _STAGES},
+    "cascade_uptime_seconds": {},
+    "cascade_start_time_seconds": {},
+    "cascade_order_repairs": {},
+    "cascade_prefix_tokens": {},
+    "cascade_candidates": {},
+    "cascade_actions": {"action": set(Action)},
+    "cascade_margin": {},
+    "cascade_rank_overlap_ratio": {},
+    "cascade_rank_displacement_places": {},
+    "cascade_calibration_drift_psi": {"of": {"score", "margin"}},
+    "cascade_calibration_drift_answers": {"of": {"score", "margin"}},
+    "cascade_connections": {"listener": _LISTENERS},
+    "cascade_connections_refused": {"listener": _LISTENERS, "why": {"all", "client"}},
+    "cascade_tls_read": {"listener": _LISTENERS, "result": {"ok", "failed"}},
+    "cascade_tls_expiry_timestamp_seconds": {"listener": _LISTENERS},
+    "cascade_spans_exported": {},
+    "cascade_spans_dropped": {"reason": set(SpanDrop)},
     "cascade_request_seconds": {},
     "cascade_own_seconds": {},
     "cascade_left_seconds": {},

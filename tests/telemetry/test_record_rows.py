@@ -53,6 +53,18 @@ def test_every_decision_of_ours_has_its_columns() -> None:
     assert [row.get("line") for row in kept] == [None] * len(kept)
 
 
+def test_the_trace_of_a_decision_has_a_column_and_no_place_in_the_line_of_one_without(tmp_path: Path) -> None:
+    """Lines from before there were traces come back as they were."""
+    line = next(record.line for record in every_record())
+    begin, decision_id, rest = line.rstrip().partition(b'"decision_id":"id-1",')
+    assert decision_id
+    traced = begin + decision_id + b'"trace_id":"0af7651916cd43dd8448eb211c80319c",' + rest
+    assert row_of(traced)["trace_id"] == "0af7651916cd43dd8448eb211c80319c"
+    back = [orjson.loads(each) for each in _through_parquet(tmp_path / "r", [line, traced])]
+    assert back == [orjson.loads(line), orjson.loads(traced)]
+    assert [each.get("trace_id", "none") for each in back] == ["none", "0af7651916cd43dd8448eb211c80319c"]
+
+
 def test_columns_are_for_those_who_read_no_lines(tmp_path: Path) -> None:
     """Times are times, scores lists, signals a map; a head tells its release."""
     lines = _lines()
@@ -78,6 +90,9 @@ def test_columns_are_for_those_who_read_no_lines(tmp_path: Path) -> None:
         {"signals": {"x": "y"}},
         {"rounds": [{"stage": "small", "unheard": 1}]},
         {"rounds": 5},
+        {"rounds": True},
+        {"estimates": [1]},
+        {"time": "0001-01-01T00:00:00+23:59"},
         {"time": "2026-11-29T12:00:00.123456+00:00"},
         {"time": "yesterday"},
         {"would": {"depth": 1}},

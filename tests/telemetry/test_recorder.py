@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,3 +85,17 @@ async def test_a_sample_is_wanted_by_the_hash_of_the_query(tmp_path: Path) -> No
     assert recording.recorder.wants("7f" * 8)
     assert not recording.recorder.wants("80" * 8)
     await recording.log.aclose(5.0)
+
+
+async def test_a_round_beside_an_answer_says_how_far_the_large_stage_moved_its_order(tmp_path: Path) -> None:
+    """The large stage turned the small order of two round; without a round beside, or large scores, nothing is told."""
+    recording = _Recording(tmp_path / "r.jsonl")
+    scored = replace(
+        _decided(), decision=decision(query_hash="7f" * 8, candidates=2), small={0: 2.0, 1: 1.0}, large={0: 1.0, 1: 2.0}
+    )
+    recording.recorder.record(scored)
+    recording.recorder.record(replace(scored, beside=round_of(), large={}))
+    recording.recorder.record(replace(scored, beside=round_of()))
+    await recording.log.aclose(5.0)
+    assert recording.value("cascade_rank_overlap_ratio_count") == 1
+    assert recording.value("cascade_rank_displacement_places_sum") == 1.0

@@ -112,17 +112,19 @@ def test_time_is_shared_by_weight_and_what_is_not_used_is_left() -> None:
     assert allowance.take(4.0) == 0.0
 
 
-async def test_a_model_is_loaded_once_for_all_that_is_tried_with_it(cross_encoder: Path) -> None:
-    """A second trial of a setting starts nothing; another setting of the same weights needs no file any more."""
+async def test_a_model_is_loaded_once_for_one_pair_a_call_and_once_for_batches(cross_encoder: Path) -> None:
+    """A second trial of a setting starts nothing; another setting of the same kind needs no file any more."""
     kept = KeptStages("large", {"release": _spec(cross_encoder)}, time.monotonic)
     one = Setting(1, OnePair(mode="one-pair"), "release", 64)
     batched = one.with_batching(TokenBudget(mode="token-budget"))
     larger = one.with_batching(TokenBudget(mode="token-budget", max_total_tokens=4096))
     try:
-        assert (await kept.get(one))[1]
+        stages = [(await kept.get(setting))[0].stage for setting in (one, batched)]
         (cross_encoder / "model.onnx").unlink()
-        told = [(await kept.get(setting))[1] for setting in (batched, larger, replace(one, threads=2), one, batched)]
-        assert told == [True, True, True, False, False]
+        told = [(await kept.get(setting))[1] for setting in (larger, replace(one, threads=2), one, batched)]
+        assert told == [True, True, False, False]
+        ran = [stage.observed.attention for stage in stages if stage.observed is not None]
+        assert ran == ["exact", "exported"]
     finally:
         await kept.aclose()
 

@@ -13,10 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 from cascade.errors import ConfigError
 from cascade.policy.stage_specs import Weights
 from cascade.stages.engine.tokens import Tokens
+from cascade.stages.graph.graph import Graph, read_graph
 from cascade.stages.onnx_model import OnnxModel
 from cascade.stages.weights import ModelFiles
 from cascade.weights.dequantise import dequantise, is_dynamic
-from cascade.weights.graph import Graph, read_graph
 from cascade.weights.making import make_dequantised
 from cascade.weights.text_pairs import Lists
 

@@ -12,11 +12,12 @@ from onnx import TensorProto, helper
 from cascade.errors import ConfigError
 from cascade.policy.stage_specs import Weights
 from cascade.stages.engine.tokens import Tokens
+from cascade.stages.graph.attention import Form, fuse_attention
+from cascade.stages.graph.graph import Graph, read_graph
 from cascade.stages.onnx_model import OnnxModel
 from cascade.stages.weights import ModelFiles
 from cascade.weights.comparing import score_folder
-from cascade.weights.fuse import Form, Fused, fuse
-from cascade.weights.graph import Graph, read_graph
+from cascade.weights.fuse import Fused, fuse
 from cascade.weights.making import make_fused
 from cascade.weights.text_pairs import Lists
 
@@ -25,12 +26,12 @@ def _operators(path: Path) -> list[str]:
     return [node.op_type for node in read_graph(path).nodes]
 
 
-@pytest.mark.parametrize("form", [Form.FAST, Form.MASKED])
+@pytest.mark.parametrize("masked", [False, True])
 def test_a_fused_model_scores_as_it_did(
-    plain: ModelFiles, inputs: list[list[Tokens]], lists: Lists, tmp_path: Path, form: Form
+    plain: ModelFiles, inputs: list[list[Tokens]], lists: Lists, tmp_path: Path, masked: bool
 ) -> None:
     """Every pair to 1e-4, and no attention is written out any more."""
-    made = make_fused(plain, tmp_path, lists, 128, form)
+    made = make_fused(plain, tmp_path, lists, 128, masked=masked)
     assert made.differences["the model as it was"].greatest < 1e-4
     ours, theirs = score_folder(tmp_path, inputs), score_folder(plain.model.parent, inputs)
     assert np.abs(np.concatenate(ours) - np.concatenate(theirs)).max() < 1e-4
@@ -40,24 +41,11 @@ def test_a_fused_model_scores_as_it_did(
     assert "the first token alone" in made.done
 
 
-@pytest.mark.parametrize("given", ["plain", "dynamic"])
-def test_an_exact_model_scores_the_same_bits(
-    given: str, request: pytest.FixtureRequest, inputs: list[list[Tokens]], lists: Lists, tmp_path: Path
-) -> None:
-    """In dynamic int8 too, where a last digit may become another integer."""
-    source: ModelFiles = request.getfixturevalue(given)
-    made = make_fused(source, tmp_path, lists, 128, Form.EXACT)
-    assert made.differences["the model as it was"].greatest == 0.0
-    for ours, theirs in zip(score_folder(tmp_path, inputs), score_folder(source.model.parent, inputs), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    assert _operators(tmp_path / "model.onnx").count("MultiHeadAttention") == 2
-
-
 def test_a_masked_model_scores_the_same_in_a_batch(
     plain: ModelFiles, inputs: list[list[Tokens]], lists: Lists, tmp_path: Path
 ) -> None:
     """Padding is no part of it."""
-    make_fused(plain, tmp_path, lists, 128, Form.MASKED)
+    make_fused(plain, tmp_path, lists, 128, masked=True)
     model = OnnxModel(Weights(folder=str(tmp_path)))
     alone = [model.run([pair]).item() for pair in inputs[1]]
     np.testing.assert_allclose(model.run(inputs[1]).reshape(-1), alone, atol=1e-4)
@@ -65,14 +53,14 @@ def test_a_masked_model_scores_the_same_in_a_batch(
 
 def test_without_the_mask_the_model_does_not_ask_for_one(plain: ModelFiles, lists: Lists, tmp_path: Path) -> None:
     """Its inputs are the two that a single pair needs."""
-    make_fused(plain, tmp_path, lists, 128, Form.FAST)
+    make_fused(plain, tmp_path, lists, 128)
     named = {item.name for item in read_graph(tmp_path / "model.onnx").model.graph.input}
     assert named == {"input_ids", "token_type_ids"}
 
 
 def test_dynamic_int8_keeps_all_tokens_of_the_last_layer(dynamic: ModelFiles, lists: Lists, tmp_path: Path) -> None:
     """They are in the range that its activations are quantised by; both forms are told beside float32."""
-    made = make_fused(dynamic, tmp_path, lists, 128, Form.FAST)
+    made = make_fused(dynamic, tmp_path, lists, 128)
     assert "first token" not in made.done
     assert set(made.differences) == {
         "the model as it was",
@@ -88,7 +76,7 @@ def test_a_model_that_reads_another_token_keeps_the_last_layer(
     graph = _with_constant(read_graph(plain.model), _pooled_index(read_graph(plain.model)), np.array(1))
     (tmp_path / "plain").mkdir()
     graph.write(tmp_path / "plain" / "model.onnx")
-    assert fuse(graph, Form.FAST) == Fused(attentions=2, additions=5, first_token_only=False)
+    assert fuse(graph) == Fused(attentions=2, additions=5, first_token_only=False)
     (tmp_path / "fused").mkdir()
     graph.write(tmp_path / "fused" / "model.onnx")
     for folder in ("plain", "fused"):
@@ -107,7 +95,7 @@ def test_an_attention_of_another_scale_is_refused(plain: ModelFiles, lists: List
     files = ModelFiles(changed / "model.onnx", plain.tokenizer)
     (changed / "tokenizer.json").symlink_to(plain.tokenizer)
     with pytest.raises(ConfigError, match=r"scores up to .* differently"):
-        make_fused(files, tmp_path / "out", lists, 128, Form.FAST)
+        make_fused(files, tmp_path / "out", lists, 128)
     assert not (tmp_path / "out").exists()
 
 
@@ -120,14 +108,14 @@ def test_a_model_without_attention_is_refused(plain: ModelFiles) -> None:
             del node.attribute[:]
     graph.index()
     with pytest.raises(ConfigError, match="0 of 0 attentions"):
-        fuse(graph, Form.FAST)
+        fuse(graph)
 
 
 def test_a_folder_that_has_a_model_is_not_written_to(plain: ModelFiles, lists: Lists) -> None:
     """The model there stays."""
     before = plain.model.read_bytes()
     with pytest.raises(ConfigError, match="a model is there already"):
-        make_fused(plain, plain.model.parent, lists, 128, Form.FAST)
+        make_fused(plain, plain.model.parent, lists, 128)
     assert plain.model.read_bytes() == before
 
 
@@ -168,7 +156,7 @@ def test_heads_may_be_split_by_a_constant_shape(
         (tmp_path / name / "tokenizer.json").symlink_to(plain.tokenizer)
         graph.write(tmp_path / name / "model.onnx")
         if name == "plain":
-            assert fuse(graph, form).attentions == 2
+            assert fuse_attention(graph, form) == 2
     ours, theirs = score_folder(tmp_path / "fused", inputs), score_folder(tmp_path / "plain", inputs)
     assert np.abs(np.concatenate(ours) - np.concatenate(theirs)).max() < 1e-4
 
@@ -188,7 +176,7 @@ def test_a_softmax_that_is_no_attention_is_refused(plain: ModelFiles) -> None:
             node.op_type = "Softmax"
     graph.index()
     with pytest.raises(ConfigError, match="2 of 3 attentions"):
-        fuse(graph, Form.FAST)
+        fuse(graph)
 
 
 def test_an_output_that_reads_all_tokens_keeps_the_last_layer(plain: ModelFiles) -> None:
@@ -198,11 +186,11 @@ def test_an_output_that_reads_all_tokens_keeps_the_last_layer(plain: ModelFiles)
     del graph.model.graph.output[:]
     graph.model.graph.output.append(helper.make_tensor_value_info(pooled.input[0], TensorProto.FLOAT, None))
     graph.set_nodes(graph.nodes)
-    assert not fuse(graph, Form.FAST).first_token_only
+    assert not fuse(graph).first_token_only
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(plain: ModelFiles, lists: Lists, tmp_path: Path) -> None:
     """By its name: here a file stands where the folder would be."""
     (tmp_path / "out").write_text("", encoding="ascii")
     with pytest.raises(ConfigError, match="out: cannot be written"):
-        make_fused(plain, tmp_path / "out", lists, 128, Form.FAST)
+        make_fused(plain, tmp_path / "out", lists, 128)

@@ -11,9 +11,9 @@ from cascade.cli.weights import refuse_without_int8
 from cascade.errors import ConfigError
 from cascade.policy.stage_specs import Weights
 from cascade.stages.engine.tokens import Tokens
+from cascade.stages.graph.graph import read_graph
 from cascade.stages.onnx_model import OnnxModel
 from cascade.stages.weights import ModelFiles
-from cascade.weights.graph import read_graph
 from cascade.weights.making import make_static_int8
 from cascade.weights.static_int8 import KEPT
 from cascade.weights.text_pairs import Lists

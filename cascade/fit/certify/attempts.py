@@ -70,7 +70,7 @@ def _read(data: bytes, path: Path) -> list[dict[str, Any]]:
 def _line(text: bytes) -> dict[str, Any] | None:
     try:
         line = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     sound = isinstance(line, dict) and set(line) == _KEYS and line["format"] == _FORMAT
     return line if sound and isinstance(line["number"], int) and isinstance(line["contract"], str) else None

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from cascade.calibration.artefact import CalibrationArtefact, artefact_bytes, artefact_digest
+from cascade.calibration.artefact import CalibrationArtefact, ScorerIdentity, artefact_bytes, artefact_digest
 from cascade.calibration.calibrated import Calibration
 from cascade.calibration.certificate import Attempts, Certificate, CertifiedPolicy, PathPoint
 from cascade.fit.calibrate import Asked as ToFit
-from cascade.fit.calibrate import Fitted, fit_calibration, scorer_identity
+from cascade.fit.calibrate import Fitted, fit_calibration, refuse_ranks, scorer_identity
 from cascade.fit.certify.asked import Asked
 from cascade.fit.certify.attempts import attempt
 from cascade.fit.certify.holes import judged_heads
@@ -83,6 +83,7 @@ def _certified(tables: Sequence[ScoreTable], asked: Asked, given: Supplied, prog
     check_levels(asked, given.levels)
     fits = given.calibration is None and bool(NEED_CALIBRATION & set(asked.families))
     read = read_for(tables, asked, given.calibration, fits=fits)
+    refuse_ranks(*_scorers(read, asked))
     fitted = _fit(read, asked, progress) if fits else None
     calibration = given.calibration if fitted is None else _calibration(fitted)
     policies = Policies(asked.families, asked.k, read.most, calibration, given.release, given.alone)
@@ -111,6 +112,14 @@ def _certified(tables: Sequence[ScoreTable], asked: Asked, given: Supplied, prog
         read, asked, given, budget, tried, points, replay, at, losses[at], policy, calibration, informed(chosen[at])
     )
     return Outcome(certificate, None, artefact, points, budget.delta)
+
+
+def _scorers(read: Read, asked: Asked) -> tuple[ScorerIdentity, ScorerIdentity]:
+    """Return what the small and the large scorer were."""
+    return (
+        scorer_identity(read.table, asked.roles.small, asked.small_space),
+        scorer_identity(read.table, asked.roles.large, asked.large_space),
+    )
 
 
 def _fit(read: Read, asked: Asked, progress: Progress) -> Fitted:
@@ -183,6 +192,7 @@ def _certificate(
     last = [point for point in points if point.accepted][-1]
     bound = betting_upper_bound(losses, budget.epsilon, budget.delta, asked.bets, prior)
     rule = policy.escalation.model_dump(mode="json", exclude_none=True)
+    small, large = _scorers(read, asked)
     return Certificate(
         format="cascade-certificate/1",
         contract=asked.contract(),
@@ -203,8 +213,8 @@ def _certificate(
         ),
         splits=read.splits(asked.seed),
         data=read.data(asked),
-        small=scorer_identity(read.table, asked.roles.small, asked.small_space),
-        large=scorer_identity(read.table, asked.roles.large, asked.large_space),
+        small=small,
+        large=large,
         channels=asked.roles.first_stage,
         attempts=tried,
         path=points,

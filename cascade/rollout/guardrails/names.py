@@ -24,6 +24,6 @@ class GuardrailName(StrEnum):
 class GuardrailVerdict(StrEnum):
     """What a guardrail says: shown to be within its limit, shown to be beyond it, or neither."""
 
-    PASS = "pass"  # noqa: S105 - a verdict
+    PASS = "pass"  # noqa: S105  # nosec B105 # a verdict
     FAIL = "fail"
     INCONCLUSIVE = "inconclusive"

@@ -26,8 +26,11 @@ _NAME: Final = "aside"
 _NO_ROOM: Final = "waiting_for_room"
 _TEXTS_INSIDE: Final = 4
 """Of a stage inside the sidecar: what an answer may have to wait for."""
-_Sized = tuple[Text, int]
-"""A document, and the tokens of its pair: as its call counts them, else a part's own calls would find no room behind each other."""
+_Sized = tuple[Sequence[Text], int]
+"""What is never sent apart, and its tokens: as its call counts them, else a part's own calls would find no room behind each other.
+
+That is a document, or a whole list where the stage orders lists.
+"""
 
 
 class AsideStage(Around):
@@ -60,12 +63,15 @@ class AsideStage(Around):
         tokens = [0] * len(documents)  # where nothing is counted in them
         if isinstance(self._inner, HttpReranker):
             tokens = self._inner.pair_tokens(query, documents, deadline=deadline, instruction=instruction)
-        left = list(zip(documents, tokens, strict=True))
+        left: list[_Sized] = [([document], size) for document, size in zip(documents, tokens, strict=True)]
+        if self._inner.is_listwise:
+            left = [(documents, sum(tokens))]
+        whole = len(left)
         scored: list[StageScores] = []
         had_no_room = False
         while left:
             part = await self._enter(left, deadline, after_change=had_no_room)
-            part_id = call_id if len(part) == len(documents) else f"{call_id}-part{len(scored) + 1}"
+            part_id = call_id if len(part) == whole else f"{call_id}-part{len(scored) + 1}"
             scores = await self._send(query, part, deadline=deadline, call_id=part_id, instruction=instruction)
             had_no_room = scores is None
             if scores is not None:
@@ -77,7 +83,7 @@ class AsideStage(Around):
         self, query: Text, part: Sequence[_Sized], *, deadline: Deadline, call_id: str, instruction: Text | None
     ) -> StageScores | None:
         """Return the scores of a part, None where requests took its room in the turn between: then nothing has left."""
-        texts = [document for document, _ in part]
+        texts = [document for documents, _ in part for document in documents]
         try:
             with aside():
                 return await self._inner.score(

@@ -26,7 +26,10 @@ class ShadowOutcome(StrEnum):
     CANDIDATE_DEGRADED = "candidate_degraded"
     """A stage of the candidate failed, was late, or had no room left for what nobody waits for."""
     NO_LARGE_STAGE = "no_large_stage"
-    """The stable release has no large stage that could judge."""
+    """The stable release has no large stage that could judge: none, or one that orders lists.
+
+    Of the whole depth that would write another list than answers have, and what it omits would have the order that was sent.
+    """
     SILVER_FAILED = "silver_failed"
     """The stable large stage failed, was late, or had no room left."""
     SILVER_EXCLUDED = "silver_excluded"

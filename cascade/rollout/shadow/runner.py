@@ -165,7 +165,7 @@ class ShadowRunner:
         if self._paused():
             return ShadowOutcome.PAUSED
         stages = self._stages.of(self._stable().every_stage)
-        if StageName.LARGE not in stages:
+        if StageName.LARGE not in stages or stages[StageName.LARGE].is_listwise:
             return ShadowOutcome.NO_LARGE_STAGE
         # What was answered counts: a caller who asked for three documents saw no fourth.
         k = min(self._k, len(waiting.order))

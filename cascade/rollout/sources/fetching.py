@@ -76,7 +76,7 @@ async def _read(response: httpx.Response, etag: str | None) -> Fetched:
     parts: list[bytes] = []
     size = 0
     stream = response.stream
-    assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101  # of an asynchronous transport
+    assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101  # nosec B101 # of an asynchronous transport
     try:
         async for part in stream:
             size += len(part)

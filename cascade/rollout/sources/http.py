@@ -62,7 +62,7 @@ class HttpSource(ReleaseSource):
             await transport.aclose()
         body = fetched.body
         if body is None:
-            assert kept is not None  # noqa: S101  # only then an ETag was sent
+            assert kept is not None  # noqa: S101  # nosec B101 # only then an ETag was sent
             return kept
         return await off_loop(lambda: self._taken(body, fetched.etag, tagged))
 

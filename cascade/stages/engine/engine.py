@@ -18,6 +18,7 @@ from cascade.stages.engine.batching import Batching
 from cascade.stages.engine.round import NotRun, Round, Unit
 from cascade.stages.engine.tokens import Reader, Tokens
 from cascade.stages.engine.workers import Workers
+from cascade.telemetry.work import Ran
 
 __all__ = ["Engine", "Model"]
 
@@ -37,7 +38,8 @@ class Engine(Generic[Result]):
 
     ``reader`` turns text into inputs, ``answer`` the output of a batch into one result an input, or raises InvalidAnswer,
     and ``better`` picks the result that counts of a text in several inputs. With ``keeps_parts`` results are of use
-    though their round is never whole. ``count_fault`` is told, by the thread, of what a model or tokenizer raised.
+    though their round is never whole. ``count_fault`` is told, by the thread, of what a model or tokenizer raised, and
+    ``ran`` of each call of the model.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Engine(Generic[Result]):
         better: Callable[[Result, Result], Result] = lambda first, second: first,
         keeps_parts: bool = False,
         count_fault: Callable[[BaseException], None] = lambda error: None,
+        ran: Callable[[Ran], None] = lambda call: None,
     ) -> None:
         self._model = model
         self._workers = workers
@@ -58,6 +61,7 @@ class Engine(Generic[Result]):
         self._answer = answer
         self._better = better
         self._count_fault = count_fault
+        self._ran = ran
         self._lane = workers.lane(batching, self._work, keeps_parts=keeps_parts)
 
     @contextmanager
@@ -124,9 +128,10 @@ class Engine(Generic[Result]):
                 round_.runs(began)
         results = self._answer(self._model.run([unit.tokens for unit in units if unit.tokens is not None]), len(units))
         seconds = self._workers.clock() - began
-        longest = max(unit.size for unit in units)
+        longest, tokens = max(unit.size for unit in units), sum(unit.size for unit in units)
+        self._ran(Ran(len(units), tokens, longest * len(units) - tokens))
         with self._workers.lock:
-            self._lane.ran(seconds, sum(unit.size for unit in units))
+            self._lane.ran(seconds, tokens)
             for round_, own in rounds.items():
                 round_.ran(own, longest, thread=threading.get_ident(), seconds=seconds)
             for unit, result in zip(units, results, strict=True):

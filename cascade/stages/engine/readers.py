@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +48,11 @@ class JointReader:
         self._tokenizer = tokenizer
         self._most_characters = max_length * MOST_CHARACTERS_PER_TOKEN
 
+    @property
+    def vocabulary(self) -> int:
+        """Return how many token ids there are."""
+        return self._tokenizer.get_vocab_size()
+
     def query(self, text: str) -> str:
         """Return what is read of the text."""
         return text[: self._most_characters]
@@ -82,6 +89,11 @@ class PairReader:
         self._most_document_ids = self._room * inputs
         self._cache = TokenCache(cached_bytes) if cached_bytes else None
 
+    @property
+    def vocabulary(self) -> int:
+        """Return how many token ids there are."""
+        return self._sides.get_vocab_size()
+
     def query(self, text: str) -> npt.NDArray[np.int32]:
         """Return the ids of a query."""
         return ids_of(self._sides, text[: self._most_characters])
@@ -93,7 +105,12 @@ class PairReader:
         kept = query[:for_query]
         starts = window_starts(length, for_document, self._windows)
         inputs = [self._template.join(kept, ids[start : start + for_document]) for start in starts]
-        return Reading(inputs, truncated=len(kept) < len(query) or starts[-1] + for_document < length)
+        return Reading(
+            inputs,
+            truncated=len(kept) < len(query) or starts[-1] + for_document < length,
+            whole=len(query) + length + self._template.special,
+            query=len(query),
+        )
 
     def _side(self, text: str) -> Side:
         if self._cache is None:
@@ -125,12 +142,24 @@ def pair_reader(
     joint = _cutting(file, max_length)
     sides = _loaded(file)
     sides.no_truncation()
-    template = measured_template(joint, sides, max_length)
+    with _refused(f"weights: {file} cannot read text"):
+        template = measured_template(joint, sides, max_length)
     if template is not None:
         return PairReader(sides, template, max_length=max_length, windows=windows, cached_bytes=cached_bytes)
     if windows is not None:
         raise ConfigError("windows: this tokenizer does more than join a query and a document, so it cannot be cut")
     return JointReader(joint, max_length)
+
+
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    """Make a ConfigError of what the library raises: no type of its own, and where it panics not even an Exception."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - else a file that makes it panic ends more than its own load
+        raise ConfigError(f"{what}: {type(error).__name__}") from None
 
 
 def _cutting(file: Path, max_length: int) -> tokenizers.Tokenizer:
@@ -146,10 +175,8 @@ def _loaded(file: Path) -> tokenizers.Tokenizer:
         raise ConfigError("embedded stages need cascade-rerank[embedded]") from None
     # threads of its own for one text at a time would only take the cores from ours; who set it means it
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    try:
+    with _refused(f"weights: {file} cannot be loaded"):
         tokenizer = tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:  # noqa: BLE001 - the library raises no type of its own
-        raise ConfigError(f"weights: {file} cannot be loaded: {type(error).__name__}") from None
     tokenizer.no_padding()
     return tokenizer
 

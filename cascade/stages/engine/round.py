@@ -10,6 +10,7 @@ from cascade.errors import StageError
 from cascade.guard.aside import is_aside
 from cascade.guard.deadline import Deadline
 from cascade.stages.engine.tokens import Reading, Tokens
+from cascade.telemetry.work import Counted, ReadPairs
 from cascade.types import StageCost
 
 __all__ = ["NotRun", "Round", "Unit"]
@@ -74,6 +75,9 @@ class Round(Generic[Result]):
         self._tokenize_s = self._compute_s = 0.0
         self._queue_s: float | None = None
         self._threads: set[int] = set()
+        self._whole: dict[int, int] = {}
+        self._inputs: dict[int, int] = {}
+        self._query_tokens: int | None = None
         if self.over:
             self._settled.set_result(None)
 
@@ -87,6 +91,9 @@ class Round(Generic[Result]):
     def read(self, position: int, reading: Reading, *, thread: int, seconds: float) -> None:
         """Take in what a text is read as."""
         self._inputs_left[position] = len(reading.inputs)
+        self._inputs[position] = len(reading.inputs)
+        self._whole[position] = sum(map(len, reading.inputs)) if reading.whole is None else reading.whole
+        self._query_tokens = reading.query
         self._windows += len(reading.inputs) - 1
         self._truncated += reading.truncated
         self._tokenize_s += seconds
@@ -134,6 +141,16 @@ class Round(Generic[Result]):
     def loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop that the waiter is on."""
         return self._loop
+
+    def read_as(self, queries: int) -> ReadPairs:
+        """Return what its texts were read as; the first ``queries`` are no documents, and the query's tokens are theirs."""
+        documents = [position for position in self._whole if position >= queries]
+        return ReadPairs(
+            Counted.MEASURED,
+            self._whole.get(0) if queries else self._query_tokens,
+            [self._whole[position] for position in documents],
+            [self._inputs[position] for position in documents],
+        )
 
     def cost(self) -> StageCost:
         """Return what has been run for it, whole calls also where other rounds had part in them.

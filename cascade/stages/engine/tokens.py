@@ -26,10 +26,15 @@ class Tokens(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A document as a model reads it: one input, or one a window; ``truncated`` where that is not all of the pair."""
+    """A document as a model reads it: one input, or one a window; ``truncated`` where that is not all of the pair.
+
+    ``whole`` counts the tokens of the pair before it was cut, ``query`` those of its query; None where the reader cannot tell.
+    """
 
     inputs: list[Tokens]
     truncated: bool
+    whole: int | None = None
+    query: int | None = None
 
 
 class Reader(Protocol):

@@ -93,14 +93,16 @@ def apart(file: Path) -> PairReader:
 def test_sides_read_apart_are_the_pair_read_whole(
     joint: tokenizers.Tokenizer, apart: PairReader, query: str, document: str
 ) -> None:
-    """Ids, segment ids and whether anything was cut are the tokenizer's own, kept or not."""
+    """Ids, segment ids, whether anything was cut and how long it was before are the tokenizer's own, kept or not."""
     whole = joint.encode(query, document)
     shared = apart.query(query)
     for _ in range(2):  # the second comes from what was kept
-        (tokens,), truncated = apart.read(shared, document)
+        (tokens,), truncated, length, _ = apart.read(shared, document)
         assert tokens.ids.tolist() == whole.ids
         assert tokens.type_ids.tolist() == whole.type_ids
         assert truncated == bool(whole.overflowing)
+        assert length is not None
+        assert length > _LENGTH if whole.overflowing else length == len(whole.ids)
         assert repr(tokens) == f"Tokens(<{len(whole.ids)} ids>)"
 
 
@@ -122,7 +124,8 @@ def test_a_tokenizer_that_does_more_than_join_reads_pairs_whole(tmp_path: Path) 
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     reader = pair_reader(tmp_path / "tokenizer.json", max_length=_LENGTH, cached_bytes=5_000)
     assert isinstance(reader, JointReader)
-    (tokens,), truncated = reader.read(reader.query("lamp"), "log " * 100)
+    (tokens,), truncated, *told = reader.read(reader.query("lamp"), "log " * 100)
+    assert told == [None, None]
     tokenizer.enable_truncation(_LENGTH)
     assert tokens.ids.tolist() == tokenizer.encode("lamp", "log " * 100).ids
     assert truncated
@@ -156,7 +159,7 @@ def test_any_way_of_joining_is_read_off(tmp_path: Path, post: processors.PostPro
     tokenizer.enable_truncation(_LENGTH)
     for query, document in (("lamp", "the log"), ("lamp " * 30, "log " * 40)):
         whole = tokenizer.encode(query, document)
-        (tokens,), _ = reader.read(reader.query(query), document)
+        (tokens,), *_ = reader.read(reader.query(query), document)
         assert (tokens.ids.tolist(), tokens.type_ids.tolist()) == (whole.ids, whole.type_ids)
 
 
@@ -176,7 +179,7 @@ def test_single_texts_are_read_as_the_tokenizer_reads_them() -> None:
     tokenizer.no_padding()
     tokenizer.enable_truncation(_LENGTH)
     for text in ("a lamp", "oil " * 100):
-        (tokens,), truncated = text_reader(file, _LENGTH).read(None, text)
+        (tokens,), truncated, *_ = text_reader(file, _LENGTH).read(None, text)
         assert tokens.ids.tolist() == tokenizer.encode(text).ids
         assert truncated == (len(text) > 100)
 
@@ -188,7 +191,7 @@ def test_windows_cover_the_document(
 ) -> None:
     """The first is the pair as it is cut without windows; together they hold the document from its beginning, in order."""
     reader = _windowed(file, most, overlap)
-    inputs, truncated = reader.read(reader.query(query), document)
+    inputs, truncated, *_ = reader.read(reader.query(query), document)
     assert inputs[0].ids.tolist() == joint.encode(query, document).ids
     assert 1 <= len(inputs) <= most
     assert len({len(tokens) for tokens in inputs}) == 1
@@ -233,7 +236,7 @@ def test_without_windows_a_document_is_its_beginning() -> None:
 def test_a_query_that_leaves_half_is_clipped_as_ever(file: Path) -> None:
     """Beside a long query each window of the document has half of the room; the longer side has the odd token."""
     reader = _windowed(file, 4, 4)
-    inputs, truncated = reader.read(reader.query("lamp " * 50), "log " * 30)
+    inputs, truncated, *_ = reader.read(reader.query("lamp " * 50), "log " * 30)
     assert truncated  # the query is
     room = _LENGTH - 3
     assert [len(tokens) for tokens in inputs] == [_LENGTH] * len(inputs)

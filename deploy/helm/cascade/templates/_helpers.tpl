@@ -58,6 +58,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with .Values.admin.keys }}
 {{- if .secret }}{{- $_ := set $set "admin_keys_file" (printf "/run/secrets/cascade/%s/%s" .secret .file) }}{{- end }}
 {{- end }}
+{{- range $prefix, $tls := dict "tls_" .Values.tls "admin_tls_" .Values.admin.tls }}
+{{- if $tls.secret }}
+{{- $_ := set $set (print $prefix "certificate_file") (printf "/run/secrets/cascade/%s/tls.crt" $tls.secret) }}
+{{- $_ := set $set (print $prefix "key_file") (printf "/run/secrets/cascade/%s/tls.key" $tls.secret) }}
+{{- with $tls.clientCa }}
+{{- if .secret }}{{- $_ := set $set (print $prefix "client_ca_file") (printf "/run/secrets/cascade/%s/%s" .secret .file) }}{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if .Values.state.enabled }}{{- $_ := set $set "state_folder" "/var/lib/cascade/state" }}{{- end }}
 {{- range $name, $value := .Values.settings }}
 {{- if not (hasKey $set $name) }}{{- $_ := set $set $name $value }}{{- end }}
@@ -70,7 +79,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* Names of all Secrets that are mounted, each once. */}}
 {{- define "cascade.secrets" -}}
-{{- concat .Values.secretMounts (list .Values.keys.secret .Values.admin.keys.secret) | compact | uniq | toJson }}
+{{- $tls := list .Values.tls.secret .Values.tls.clientCa.secret .Values.admin.tls.secret .Values.admin.tls.clientCa.secret }}
+{{- concat .Values.secretMounts (list .Values.keys.secret .Values.admin.keys.secret) $tls | compact | uniq | toJson }}
+{{- end }}
+
+{{/* What a probe asks, at a path: the admin listener where the public one wants a certificate that the kubelet has not. */}}
+{{- define "cascade.probe" -}}
+{{- $admin := .root.Values.tls.clientCa.secret }}
+{{- $tls := ternary .root.Values.admin.tls.secret .root.Values.tls.secret (not (not $admin)) -}}
+httpGet: {path: {{ .path }}, port: {{ ternary "admin" "http" (not (not $admin)) }}{{ if $tls }}, scheme: HTTPS{{ end }}}
 {{- end }}
 
 {{/* Longer than a stop may take: draining, leftovers, 13 seconds (docs/admission.md), and some to end. */}}
@@ -90,8 +107,16 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and .Values.settings.watch_release (not (compact (list .Values.release.yaml .Values.release.existingConfigMap .Values.release.location))) }}
 {{- fail "settings.watch_release: there is no release to watch; give one in release" }}
 {{- end }}
-{{- if and .Values.admin.reachable (not .Values.admin.keys.secret) (not .Values.networkPolicy.enabled) }}
-{{- fail "admin.reachable: whoever reaches the admin listener operates the sidecar; set admin.keys.secret or networkPolicy.enabled" }}
+{{- if and .Values.admin.reachable (not .Values.admin.keys.secret) (not .Values.admin.tls.clientCa.secret) (not .Values.networkPolicy.enabled) }}
+{{- fail "admin.reachable: whoever reaches the admin listener operates the sidecar; set admin.keys.secret, admin.tls.clientCa.secret or networkPolicy.enabled" }}
+{{- end }}
+{{- range $name, $tls := dict "tls" .Values.tls "admin.tls" .Values.admin.tls }}
+{{- if and $tls.clientCa.secret (not $tls.secret) }}
+{{- fail (printf "%s.clientCa.secret: without %s.secret there is no TLS that a client could show a certificate in" $name $name) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.tls.clientCa.secret (or (not .Values.admin.reachable) .Values.admin.tls.clientCa.secret) }}
+{{- fail "tls.clientCa.secret: the kubelet has no certificate, and asks the admin listener how the pod is; set admin.reachable, and no admin.tls.clientCa.secret" }}
 {{- end }}
 {{- if .Values.serviceMonitor.enabled }}
 {{- if not .Values.admin.reachable }}

@@ -49,9 +49,9 @@ spec:
         - {name: admin, containerPort: 8788}
         {{- end }}
       # Alive from the first moment; ready once the stages have started, and not while it drains.
-      startupProbe: {httpGet: {path: /livez, port: http}, periodSeconds: 1, failureThreshold: 60}
-      livenessProbe: {httpGet: {path: /livez, port: http}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6}
-      readinessProbe: {httpGet: {path: /readyz, port: http}, periodSeconds: 2, timeoutSeconds: 2, failureThreshold: 1}
+      startupProbe: { {{- include "cascade.probe" (dict "root" . "path" "/livez") }}, periodSeconds: 1, failureThreshold: 60}
+      livenessProbe: { {{- include "cascade.probe" (dict "root" . "path" "/livez") }}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6}
+      readinessProbe: { {{- include "cascade.probe" (dict "root" . "path" "/readyz") }}, periodSeconds: 2, timeoutSeconds: 2, failureThreshold: 1}
       resources:
         {{- toYaml .Values.resources | nindent 8 }}
       securityContext:

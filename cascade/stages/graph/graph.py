@@ -97,22 +97,23 @@ class Graph:
                 wanted.update(node.input)
         graph = self.model.graph
         made = {name for node in kept for name in node.output}
-        for held, left in (
-            (graph.node, kept[::-1]),
-            (graph.initializer, [tensor for tensor in graph.initializer if tensor.name in wanted]),
-            (graph.input, [given for given in graph.input if given.name in wanted]),
-            (graph.value_info, [known for known in graph.value_info if known.name in made]),
-        ):
-            del held[:]
-            held.extend(left)
+        del graph.node[:]
+        graph.node.extend(kept[::-1])
+        for held, names in ((graph.initializer, wanted), (graph.input, wanted), (graph.value_info, made)):
+            for place in reversed([place for place, item in enumerate(held) if item.name not in names]):
+                del held[place]  # in place: what is put in is copied, weights too
         self.index()
 
     def forget_shapes(self) -> None:
         """Drop what is told of the shapes of values: onnxruntime works out what it needs."""
         del self.model.graph.value_info[:]
 
+    def to_bytes(self) -> bytes:
+        """Return the model as the bytes of its file."""
+        return bytes(self.model.SerializeToString())
+
     def write(self, path: Path) -> None:
-        """Write the model, checked by onnx. Raises ConfigError where the file cannot be written."""
+        """Write the model. Raises ConfigError where the file cannot be written."""
         import onnx
 
         try:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cascade.errors import ConfigError
-from cascade.weights.graph import Graph
+from cascade.stages.graph.graph import Graph
 
 __all__ = ["DOMAIN", "Form", "fuse_attention"]
 

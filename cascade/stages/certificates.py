@@ -1,0 +1,199 @@
+"""Certificates and keys from files: loaded into contexts of TLS, and tried before anything is served with them."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from cascade.errors import ConfigError
+
+__all__ = ["KeyPair", "Pem", "RenewedContext", "client_context", "expires_at", "server_context"]
+
+_MOST_BYTES: Final = 1_000_000
+_FLIGHTS: Final = 8
+"""More than a handshake has, of either version."""
+_WHY: Final = {
+    9: "is not valid yet",
+    10: "has expired",
+    26: "is not for this end of a connection",
+}
+"""Codes of X509_V_ERR_* that are told in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """A file, and what names it: for errors."""
+
+    name: str
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.path}"
+
+    def check(self, begins: bytes, holds: str) -> None:
+        """Raise ConfigError where it cannot be read, or holds nothing of the kind."""
+        if begins not in self.read():
+            raise ConfigError(f"{self}: holds no {holds} in PEM")
+
+    def read(self) -> bytes:
+        """Return what it holds. Raises ConfigError."""
+        try:
+            with self.path.open("rb") as stream:
+                data = stream.read(_MOST_BYTES + 1)
+        except OSError as error:
+            raise ConfigError(f"{self}: cannot be read: {type(error).__name__}") from None
+        if len(data) > _MOST_BYTES:
+            raise ConfigError(f"{self}: has more than {_MOST_BYTES} bytes")
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate with those that lead to its authority, its private key, and the password of that where it has one."""
+
+    certificate: Pem
+    key: Pem
+    password: Pem | None = None
+
+    @property
+    def files(self) -> list[Path]:
+        """Return all files that it is read from."""
+        return [each.path for each in (self.certificate, self.key, self.password) if each is not None]
+
+
+class RenewedContext(ssl.SSLContext):
+    """Hand every new connection to the context of the moment, whole: certificate, key and authorities.
+
+    Loading a renewed chain into a context in use could leave it with half of one, and its authorities can only grow.
+    """
+
+    current: ssl.SSLContext
+
+    def __new__(cls, current: ssl.SSLContext) -> Self:
+        made = super().__new__(cls, current.protocol)
+        made.current = current
+        return made
+
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        """Begin a connection over the context of the moment."""
+        return self.current.wrap_bio(*args, **kwargs)
+
+
+def server_context(pair: KeyPair, client_ca: Pem | None) -> ssl.SSLContext:
+    """Return a listener's context, TLS 1.2 or newer; with ``client_ca`` it asks every client for a certificate.
+
+    Raises ConfigError for files that cannot be used: of another key, expired, not yet valid, or not for a server.
+    """
+    context = _loaded(ssl.PROTOCOL_TLS_SERVER, pair)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    _handshake(pair, context, _trusting(ssl.PROTOCOL_TLS_CLIENT, pair))
+    if client_ca is not None:
+        client_ca.check(b"-----BEGIN CERTIFICATE-----", "certificate")
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(cafile=client_ca.path)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"{client_ca}: cannot be used: {type(error).__name__}") from None
+    return context
+
+
+def client_context(ca: Pem | None, pair: KeyPair | None) -> ssl.SSLContext:
+    """Return what asks a server: its certificate must lead to ``ca``, else to the system's authorities.
+
+    Raises ConfigError as `server_context` does, for a certificate that is for a client.
+    """
+    try:
+        context = ssl.create_default_context(cafile=None if ca is None else ca.path)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{ca}: cannot be used: {type(error).__name__}") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if pair is not None:
+        expires_at(pair, for_server=False)
+        _load(context, pair)
+    return context
+
+
+def expires_at(pair: KeyPair, *, for_server: bool) -> float:
+    """Return when a certificate, or one of those that lead to its authority, ends: in seconds since 1970.
+
+    Raises ConfigError as `server_context` does.
+    """
+    if for_server:
+        told = _handshake(pair, _loaded(ssl.PROTOCOL_TLS_SERVER, pair), _trusting(ssl.PROTOCOL_TLS_CLIENT, pair))
+    else:
+        asking = _loaded(ssl.PROTOCOL_TLS_CLIENT, pair)
+        asking.check_hostname, asking.verify_mode = False, ssl.CERT_NONE  # of itself, in memory
+        asked = _trusting(ssl.PROTOCOL_TLS_SERVER, pair)
+        _load(asked, pair)
+        told = _handshake(pair, asked, asking)
+    chain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    chain.load_verify_locations(cafile=pair.certificate.path)
+    ends = [told, *(str(each["notAfter"]) for each in chain.get_ca_certs())]
+    return min(float(ssl.cert_time_to_seconds(each)) for each in ends)
+
+
+def _loaded(protocol: int, pair: KeyPair) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load(context, pair)
+    return context
+
+
+def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
+    pair.certificate.check(b"-----BEGIN CERTIFICATE-----", "certificate")
+    pair.key.check(b"PRIVATE KEY-----", "private key")
+    password = b"" if pair.password is None else pair.password.read().strip(b"\r\n")
+    asked = False
+
+    def tell() -> bytes:  # without it, OpenSSL would ask the terminal
+        nonlocal asked
+        asked = True
+        return password
+
+    try:
+        context.load_cert_chain(pair.certificate.path, pair.key.path, tell)
+    except (OSError, ValueError) as error:
+        raise ConfigError(_unloadable(pair, error, asked=asked)) from None
+
+
+def _unloadable(pair: KeyPair, error: Exception, *, asked: bool) -> str:
+    reason = getattr(error, "reason", None)
+    if reason == "KEY_VALUES_MISMATCH":
+        return f"{pair.key}: is not the key of {pair.certificate}"
+    if asked:
+        needs = "is encrypted, and no password is named" if pair.password is None else "is not opened by its password"
+        return f"{pair.key}: {needs}"
+    return f"{pair.certificate}, {pair.key}: cannot be used: {reason or type(error).__name__}"
+
+
+def _trusting(protocol: int, pair: KeyPair) -> ssl.SSLContext:
+    """Return what trusts a certificate for itself, so that all else about it is looked at."""
+    context = ssl.SSLContext(protocol)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cafile=pair.certificate.path)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{pair.certificate}: cannot be used: {type(error).__name__}") from None
+    return context
+
+
+def _handshake(pair: KeyPair, server: ssl.SSLContext, client: ssl.SSLContext) -> str:
+    """Connect the two in memory; return the end of the certificate that one of them shows. Raises ConfigError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True))
+    try:
+        for _ in range(_FLIGHTS):
+            for end in ends:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    end.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        raise ConfigError(f"{pair.certificate}: {_WHY.get(error.verify_code, error.verify_message)}") from None
+    except ssl.SSLError as error:
+        raise ConfigError(f"{pair.certificate}: cannot be used: {error.reason}") from None
+    shown = next(filter(None, (end.getpeercert() for end in ends)), None)
+    return str((shown or {})["notAfter"])

@@ -1,0 +1,1 @@
+"""A model's graph, read and rewritten with the package onnx, which nothing else that serves imports."""

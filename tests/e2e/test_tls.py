@@ -1,0 +1,72 @@
+"""The real sidecar over TLS: both listeners, clients' certificates, and certificates that are renewed while it serves."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+import trustme
+
+from tests.certificates import issued
+from tests.e2e.processes import serving
+
+_BODY = {"query": "why do boats float", "documents": ["Bread is baked.", "A hull displaces water."]}
+
+
+def _shown(url: str, trust: ssl.SSLContext) -> str:
+    with (
+        httpx.Client(verify=trust) as client,
+        client.stream("GET", f"{url}/livez") as response,
+    ):
+        assert response.status_code == 200
+        stream = response.extensions["network_stream"]
+        return str(stream.get_extra_info("ssl_object").getpeercert()["serialNumber"])
+
+
+def _trusting(authority: trustme.CA, shown: trustme.LeafCert | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    if shown is not None:
+        shown.configure_cert(context)
+    return context
+
+
+def test_both_listeners_speak_tls_and_take_renewed_certificates(tmp_path: Path) -> None:
+    """The public one lets in who shows a certificate; the admin one is asked by probes without; a bad file changes nothing."""
+    authority, clients = trustme.CA(), trustme.CA()
+    folder = tmp_path / "tls"
+    files = issued(folder, authority)
+    (tmp_path / "clients.pem").write_bytes(clients.cert_pem.bytes())
+    of_tls = {"CERTIFICATE_FILE": str(files.certificate), "KEY_FILE": str(files.key)}
+    variables = {f"CASCADE__{of}TLS_{name}": value for of in ("", "ADMIN_") for name, value in of_tls.items()}
+    variables |= {"CASCADE__TLS_CLIENT_CA_FILE": str(tmp_path / "clients.pem"), "CASCADE__KEYS_SECONDS": "0.1"}
+    known, unknown = _trusting(authority, clients.issue_cert("client.test")), _trusting(authority)
+    with serving(tmp_path, **variables) as process:
+        assert process.public.startswith("https://")
+        assert process.admin.startswith("https://")
+        answered = httpx.post(f"{process.public}/v1/rerank", json=_BODY, verify=known, timeout=20)
+        assert [each["index"] for each in answered.json()["results"]] == [1, 0]
+        with pytest.raises((httpx.TransportError, ssl.SSLError)):
+            httpx.get(f"{process.public}/livez", verify=unknown)
+        assert httpx.get(f"{process.admin}/readyz", verify=unknown).status_code == 200
+        first = _shown(process.public, known)
+        issued(folder, authority, days=40)
+        end = time.monotonic() + 20
+        while (second := _shown(process.public, known)) == first:
+            assert time.monotonic() < end
+        files.key.write_text("no key", encoding="utf-8")
+        while not any("not read again" in event["event"] for event in process.events()):
+            assert time.monotonic() < end
+        assert _shown(process.public, known) == second
+        metrics = httpx.get(f"{process.admin}/metrics", verify=unknown).text
+        (line,) = [
+            each
+            for each in metrics.splitlines()
+            if each.startswith('cascade_tls_expiry_timestamp_seconds{listener="public"}')
+        ]
+        assert float(line.split()[1]) == pytest.approx(time.time() + 40 * 86_400, abs=600)
+        assert 'cascade_tls_read_total{listener="admin",result="ok"} 0.0' not in metrics
+        assert process.stop() == 0
