@@ -1,4 +1,4 @@
-.PHONY: coverage demo dist docs soak test test-browser test-clients test-engines test-package check lock
+.PHONY: coverage demo dist docs soak test test-browser test-clients test-engines test-long test-package check lock
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,11 +15,15 @@ demo: $(VENV)/installed
 	$(BIN)/python evals/demo.py
 
 # What runs in this environment alone. Tests in folders of HEAVY start processes, which coverage does not see.
-SUITE := $(BIN)/python -m pytest -n 2 -m "not engines and not browser and not package"
+APART := not engines and not browser and not package
+SUITE := $(BIN)/python -m pytest -n 2 -m "$(APART) and not long"
 HEAVY := e2e evals deploy docs fuzz
 
 test: $(VENV)/installed
 	$(SUITE)
+
+test-long: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 -m "$(APART) and long"
 
 coverage: $(VENV)/installed
 	$(SUITE) $(HEAVY:%=--ignore=tests/%) --cov --cov-report=term-missing:skip-covered --cov-fail-under=95

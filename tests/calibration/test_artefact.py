@@ -77,7 +77,10 @@ def _set(*path: str, value: object) -> Callable[[dict[str, Any]], None]:
         (_set("channels", value=["small"]), "channels must differ, and none may be called small"),
         (_set("trained_on", "queries", value=_SECRET + "x"), "trained_on.queries: Input should be a valid integer"),
         (_set("trained_on", "data_sha256", value=_SECRET), "trained_on.data_sha256: String should match pattern"),
-        (_set("small", "space", value=_SECRET), "small.space: Input should be 'logit', 'probability' or 'cosine'"),
+        (
+            _set("small", "space", value=_SECRET),
+            "small.space: Input should be 'logit', 'probability', 'cosine' or 'rank'",
+        ),
         (_set("second_round", "scale", value=0), "second_round.scale: Input should be greater than 0"),
         (_set("second_round", "noise", value=[]), "second_round.noise: Tuple should have at least 1 item"),
         (_set("score_maps", "small", "kind", value=_SECRET), "score_maps.small: 'kind' must be one of 'platt'"),

@@ -70,6 +70,9 @@ def test_a_yaml_file_is_told_how_to_be_signed(command: Command, tmp_path: Path, 
     assert (done.status, "cascade release build" in done.out) == (1, True)
 
 
+_FREE_PORTS = {"CASCADE__PORT": "0", "CASCADE__ADMIN_PORT": "0"}
+
+
 @pytest.mark.parametrize("command_line", ["serve", "config validate"])
 def test_with_release_keys_an_unsigned_release_does_not_serve(
     command: Command, tmp_path: Path, keys: tuple[str, str], command_line: str
@@ -77,7 +80,9 @@ def test_with_release_keys_an_unsigned_release_does_not_serve(
     """It is exit 2 with the sentence that says how to build and sign; the packaged one is unsigned too."""
     path = str(write_release(tmp_path).path)
     for options in (["--release", path], []):
-        done = command(*command_line.split(), *options, variables={"CASCADE__RELEASE_KEYS_FILE": keys[1]})
+        done = command(
+            *command_line.split(), *options, variables={**_FREE_PORTS, "CASCADE__RELEASE_KEYS_FILE": keys[1]}
+        )
         assert (done.status, done.out) == (2, "")
         last = done.err.splitlines()[-1]
         assert last.startswith("cascade: release ")

@@ -135,6 +135,7 @@ def test_weights_that_score_otherwise_are_refused(
     assert "batch of odd" not in [step.variable for step in found.steps]
 
 
+@pytest.mark.long
 def test_the_packaged_int8_model_is_not_batched(command: Command, lengths: str, tmp_path: Path) -> None:
     """Its budgets are told as refused, with what was measured; one pair a call is chosen."""
     out = tmp_path / "tuning.json"

@@ -126,6 +126,7 @@ def _no_text_in(folder: Path) -> None:
             assert _CANARY.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.long
 def test_from_observed_traffic_to_a_calibrated_release(tmp_path: Path, servers: Servers) -> None:
     """The large order is answered, records become a table, a calibration and a release, which escalates a share."""
     seen, new = _traffic(_QUERIES, seed=1), _traffic(_NEW, seed=2)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import trustme
 
-from tests.certificates import issued
+from tests.certificates import NOW, issued
 from tests.e2e.processes import serving
 
 _BODY = {"query": "why do boats float", "documents": ["Bread is baked.", "A hull displaces water."]}
@@ -67,6 +67,6 @@ def test_both_listeners_speak_tls_and_take_renewed_certificates(tmp_path: Path) 
             for each in metrics.splitlines()
             if each.startswith('cascade_tls_expiry_timestamp_seconds{listener="public"}')
         ]
-        assert float(line.split()[1]) == pytest.approx(time.time() + 40 * 86_400, abs=600)
+        assert float(line.split()[1]) == pytest.approx(NOW.timestamp() + 40 * 86_400, abs=2)
         assert 'cascade_tls_read_total{listener="admin",result="ok"} 0.0' not in metrics
         assert process.stop() == 0

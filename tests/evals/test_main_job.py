@@ -16,6 +16,8 @@ from evals.first_stage import shared_data
 from evals.main_job import interval, summary, variants
 from evals.sidecar import running_sidecar
 
+pytestmark = pytest.mark.long
+
 _OWN = Path(__file__).parents[2] / "evals" / "collections" / "lighthouse"
 
 

@@ -130,6 +130,7 @@ def test_whether_the_small_order_is_acceptable_is_estimated(fitted: CalibrationA
     assert model.brier < model.share * (1.0 - model.share) + 0.02
 
 
+@pytest.mark.long
 def test_a_fit_is_the_same_every_time() -> None:
     """Byte for byte for one seed, whatever tables it came in and in what order; another seed is another artefact."""
     table = planted_table(100, 12)

@@ -23,7 +23,7 @@ from cascade.replay.queries import Roles, replayed
 from cascade.replay.table import ScoreTable, read_table
 from evals.first_stage import shared_data
 
-pytestmark = pytest.mark.data
+pytestmark = [pytest.mark.data, pytest.mark.long]
 
 
 def _table(name: str) -> ScoreTable:

@@ -22,6 +22,8 @@ from cascade.replay.table import write_table
 from tests.replay.made import ROLES, made_table
 from tests.replay.made_calibration import made_calibration
 
+pytestmark = pytest.mark.long
+
 _QUESTION = Question(ROLES, k=5, resamples=1000)
 
 

@@ -44,12 +44,14 @@ def test_planted_harm_is_rolled_back_within_the_time_told_beforehand(guardrail: 
     assert sum(count <= bound["queries"] + look for count in counted) >= 0.95 * len(outcomes)
 
 
+@pytest.mark.long
 def test_identical_releases_are_seldom_rolled_back() -> None:
     """Of 200 at most alpha and three standard errors."""
     alarms = sum(one.verdict is RolloutVerdict.ROLL_BACK for one in _identical())
     assert alarms / 200 <= RULES.alpha + 3 * math.sqrt(RULES.alpha * (1 - RULES.alpha) / 200)
 
 
+@pytest.mark.long
 def test_identical_releases_reach_all_of_the_traffic() -> None:
     """Nearly all of 200, half of them within a minute at 400 requests a second, by evidence alone."""
     complete = [one for one in _identical() if one.verdict is RolloutVerdict.COMPLETE]

@@ -50,7 +50,7 @@ _RECORD_KEYS = {
     "rounds",
 }
 _ROUND_KEYS = {"stage", "model", "sent", "scored", "blank", "refused", "outcome", "code", "elapsed_ms"}
-_COST_KEYS = {"calls", "tokens", "tokens_estimated", "truncated", "cached", "windows", "padding"}
+_COST_KEYS = {"calls", "tokens", "tokens_estimated", "truncated", "cached", "windows", "padding", "repaired"}
 
 
 def _lines(stream: io.BytesIO) -> list[dict[str, Any]]:
@@ -136,6 +136,7 @@ def test_a_record_holds_the_decisions_values() -> None:
                 "cached": 0,
                 "windows": 0,
                 "padding": 0,
+                "repaired": 0,
             },
             {
                 "stage": "large",

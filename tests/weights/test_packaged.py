@@ -11,6 +11,8 @@ from cascade.rollout.load import default_release_path, load_release
 from cascade.stages.weights import ModelFiles, find_model
 from cascade.weights.making import make_dequantised, make_fused
 
+pytestmark = pytest.mark.long
+
 _LISTS = {"who keeps the lamp": ["The keeper trims the wick at dusk.", "Bread.", "Steel is made from iron ore. " * 9]}
 
 
