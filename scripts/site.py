@@ -18,6 +18,7 @@ PAGES: Final = (
     "CHANGELOG.md",
     "docs/**/*.md",
     "docs/openapi.json",
+    "docs/site.css",
     "evals/*.md",
     "evals/reports/*.json",
     "evals/bench/README.md",

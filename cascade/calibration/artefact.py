@@ -265,9 +265,9 @@ def parse_artefact(data: bytes, where: object) -> CalibrationArtefact:
 
 
 def broken_rule(fault: ErrorDetails) -> str:
-    """Tell the rule that a key breaks. Of pydantic's own texts, only that of an unknown tag quotes the value."""
+    """Tell the rule that a key breaks, in our words where it is ours. Of pydantic's own texts, only that of an unknown tag quotes the value."""
     if fault["type"] != "union_tag_invalid":
-        return fault["msg"]
+        return fault["msg"].removeprefix("Value error, ")
     return f"{fault['ctx']['discriminator']} must be one of {fault['ctx']['expected_tags']}"
 
 

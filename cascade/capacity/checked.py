@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from cascade.calibration.artefact import broken_rule
 from cascade.errors import ConfigError
 
 __all__ = ["Written", "checked"]
@@ -28,6 +29,7 @@ def checked(model: type[Model], data: Mapping[str, Any], what: str) -> Model:
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
         told = "; ".join(
-            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" if fault["loc"] else fault["msg"] for fault in faults
+            f"{'.'.join(map(str, fault['loc']))}: {broken_rule(fault)}" if fault["loc"] else broken_rule(fault)
+            for fault in faults
         )
         raise ConfigError(f"{what}: {told}") from None

@@ -33,7 +33,7 @@ class Basis(StrEnum):
 class Demand:
     """Mean pairs of a query at a stage.
 
-    ``tokens`` is the distribution of just these pairs where it was seen; else they are like all pairs.
+    ``tokens`` is the distribution of just these pairs where it was seen; else they are like all pairs of the stage.
     """
 
     pairs: float

@@ -52,7 +52,7 @@ class _Planning:
         traffic, throughput = self.traffic, self.throughputs.stages.get(stage)
         over_length = traffic.over_length.get(stage, OverLength.TRUNCATE)
         padding, buckets = (1.0, ()) if throughput is None else (throughput.padding, throughput.buckets)
-        tokens = traffic.pair_tokens if demand.tokens is None else demand.tokens
+        tokens = demand.tokens or traffic.pair_tokens_of.get(stage, traffic.pair_tokens)
         reading = Reading(spec.max_length, over_length, padding, buckets)
         work = pair_work(tokens, traffic.query_tokens, reading, stage)
         if isinstance(spec, HostedStage):

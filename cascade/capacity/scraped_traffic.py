@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from cascade.capacity.demand import Basis, Evidence
-from cascade.capacity.distribution import Distribution
-from cascade.capacity.histogram import Histogram
 from cascade.capacity.scrape import Scrape
 from cascade.capacity.traffic import Arrivals, OverLength, Traffic, Window
 from cascade.errors import ConfigError
 from cascade.types import StageName
 
 __all__ = ["Scraped", "traffic_of_scrapes"]
+
+_ENOUGH_PAIRS: Final = 100
+"""Of a stage, to tell how long its pairs are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +28,15 @@ class Scraped:
     notes: tuple[str, ...]
 
 
-def traffic_of_scrapes(scrapes: Sequence[Scrape], *, burst_factor: float, digest: str, first_level: str) -> Scraped:
+def traffic_of_scrapes(
+    scrapes: Sequence[Scrape], *, burst_factor: float, digest: str, first_level: str, stages: Sequence[StageName]
+) -> Scraped:
     """Return the workload of scrapes of one process, in order of time: windows lie between them.
 
     A single one tells of the time since the start. ``digest`` is that of the release that is planned, and tells what it sent
-    where it served all the time, alone and at ``first_level``. Raises ConfigError where the scrapes are not of one process in order, or
-    nothing was asked for meanwhile.
+    where it served all the time, alone and at ``first_level``. Each of its ``stages`` is planned with the lengths of its own
+    pairs, where there are enough, else with those of the stage that scored the most. Raises ConfigError where the scrapes are
+    not of one process in order, or nothing was asked for meanwhile.
     """
     spans = [late.since(early) for early, late in pairwise(scrapes)] or list(scrapes)
     if not all(span.is_possible for span in spans):
@@ -44,22 +49,34 @@ def traffic_of_scrapes(scrapes: Sequence[Scrape], *, burst_factor: float, digest
     lengths = {stage: each for stage, each in whole.pair_tokens.items() if each.count}
     if not lengths:
         raise ConfigError("metrics: no stage scored a pair in this time, so nothing tells how long pairs are")
-    asked_first = StageName.SMALL if StageName.SMALL in lengths else StageName.LARGE
+    own = {stage: each for stage, each in lengths.items() if each.count >= _ENOUGH_PAIRS}
+    most = max(lengths, key=lambda stage: lengths[stage].count)
     windows = tuple(Window(span.requests / span.uptime_s, span.uptime_s) for span in spans)
     query_tokens = _query_tokens(whole)
     traffic = Traffic(
         arrivals=Arrivals.of_windows(windows, burst_factor),
         candidates=whole.candidates.distribution(),
-        pair_tokens=lengths[asked_first].distribution(),
+        pair_tokens=lengths[most].distribution(),
         query_tokens=query_tokens,
         over_length={
             stage: OverLength.WINDOWS for stage, count in whole.windows.items() if count and query_tokens is not None
         },
         beside_share=min(1.0, whole.beside / whole.requests) if whole.beside else 1.0,
+        pair_tokens_of={stage: each.distribution() for stage, each in own.items()},
     )
     reasons = tuple(_reasons(scrapes, whole, digest))
-    evidence = {} if reasons else {first_level: _evidence(whole, lengths)}
-    return Scraped(traffic, evidence, (*_notes(scrapes, whole), *reasons))
+    evidence = {} if reasons else {first_level: _evidence(whole)}
+    few = tuple(_few(whole, [stage for stage in stages if stage not in own], most))
+    return Scraped(traffic, evidence, (*few, *_notes(scrapes, whole), *reasons))
+
+
+def _few(whole: Scrape, stages: Sequence[StageName], taken: StageName) -> Iterator[str]:
+    """Say whose lengths are taken of stages that scored too few pairs."""
+    for stage in stages:
+        yield (
+            f"{stage}: only {whole.pair_tokens[stage].count:.0f} pairs tell how long its pairs are: it is planned with the "
+            + ("lengths of these" if stage is taken else f"lengths of the {taken} stage's pairs")
+        )
 
 
 def _query_tokens(whole: Scrape) -> float | None:
@@ -68,15 +85,12 @@ def _query_tokens(whole: Scrape) -> float | None:
     return told[0].total / told[0].count if told else None
 
 
-def _evidence(whole: Scrape, lengths: Mapping[StageName, Histogram]) -> Evidence:
-    of: dict[StageName, Distribution] = {stage: each.distribution() for stage, each in lengths.items()}
+def _evidence(whole: Scrape) -> Evidence:
     return Evidence(
         Basis.METRICS,
         f"what was sent in {whole.requests:.0f} requests",
         whole.asked[StageName.SMALL] / whole.requests,
         whole.asked[StageName.LARGE] / whole.requests,
-        of.get(StageName.SMALL),
-        of.get(StageName.LARGE),
     )
 
 

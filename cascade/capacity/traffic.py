@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cascade.capacity.distribution import Distribution
@@ -66,7 +66,8 @@ class Arrivals:
 class Traffic:
     """Arrivals and their size.
 
-    ``candidates`` are those of a query; ``pair_tokens`` those of a whole pair before a stage cuts it, of all pairs.
+    ``candidates`` are those of a query; ``pair_tokens`` those of a whole pair before a stage cuts it, of all pairs;
+    ``pair_tokens_of`` those of the pairs of a stage, where they were seen apart.
     ``query_tokens`` is their mean, None where nothing tells. ``beside_share`` is the share of queries that a release of mode
     observe scores beside the answer.
     """
@@ -77,3 +78,4 @@ class Traffic:
     query_tokens: float | None
     over_length: Mapping[StageName, OverLength]
     beside_share: float = 1.0
+    pair_tokens_of: Mapping[StageName, Distribution] = field(default_factory=dict)

@@ -25,6 +25,7 @@ from cascade.policy.levels import at_level, level_names
 from cascade.policy.release import policy_digest
 from cascade.rollout.load import LoadedRelease
 from cascade.rollout.strict_yaml import parse_mapping
+from cascade.types import StageName
 
 __all__ = [
     "Arriving",
@@ -74,6 +75,7 @@ def traffic_from_metrics(paths: Sequence[Path], loaded: LoadedRelease, *, burst_
         burst_factor=burst_factor,
         digest=loaded.digest,
         first_level=level_names(loaded.release)[0],
+        stages=[StageName(name) for name, spec in loaded.release.stages if spec is not None],
     )
     files = [{"name": path.name, "sha256": _digest(path)} for path in paths]
     return Arriving(found.traffic, found.evidence, {"metrics": {"files": files}}, found.notes)

@@ -105,7 +105,7 @@ class Admin:
         except httpx.TimeoutException:
             raise NoAnswer(f"{self.url} has not answered in time") from None
         except httpx.HTTPError as error:
-            raise NoAnswer(f"{self.url} does not answer: {type(error).__name__}") from None
+            raise NoAnswer(f"{self.url} does not answer: {type(error).__name__}{self._hint(error)}") from None
         try:
             told = answer.json()
         except (ValueError, RecursionError):
@@ -115,6 +115,22 @@ class Admin:
         if answer.is_success:
             return told
         raise self._refusal(answer.status_code, told)
+
+    def _hint(self, error: httpx.HTTPError) -> str:
+        """Return what may be amiss with TLS: a listener of it ends a connection that it refuses without a word."""
+        over_tls, ended = (
+            self.url.startswith("https:"),
+            isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError),
+        )
+        if _has_cause(error, ssl.SSLCertVerificationError):
+            return ": its certificate is not trusted; name its authority with --ca-file"
+        if over_tls and _has_cause(error, ssl.SSLError):
+            return ": no TLS is agreed on; does it speak plain http?"
+        if isinstance(error, httpx.ConnectError) or not ended:
+            return ""
+        if over_tls:
+            return ": it may want another certificate of its clients, or one at all; name it with --certificate-file"
+        return ": it may speak TLS; ask it over https"
 
     def _refusal(self, status: int, told: Mapping[str, Any]) -> CascadeError:
         rule = plain(told.get("error", ""))
@@ -140,6 +156,12 @@ class Admin:
 def admin_of(url: str | None, key_env: str | None, key_file: Path | None, tls: AdminTls | None = None) -> Admin:
     """Return the listener that options name, else the one of the settings in the environment. Raises ConfigError."""
     return Admin(_default_url() if url is None else _checked(url), _key(key_env, key_file), tls=tls)
+
+
+def _has_cause(error: BaseException, kind: type[BaseException]) -> bool:
+    """Tell whether an error is of a kind, or came of one."""
+    cause = error.__cause__ or error.__context__
+    return isinstance(error, kind) or (cause is not None and _has_cause(cause, kind))
 
 
 def _default_url() -> str:

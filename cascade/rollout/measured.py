@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from cascade.calibration.artefact import broken_rule
 from cascade.errors import ConfigError
 from cascade.rollout.bundle import evidence_of
 from cascade.rollout.load import LoadedRelease
@@ -88,5 +89,5 @@ def _read(data: bytes, digest: str) -> _Report:
         return _Report.model_validate_json(data)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
-        told = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'file'}: {fault['msg']}" for fault in faults[:5])
+        told = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'file'}: {broken_rule(fault)}" for fault in faults[:5])
     raise ConfigError(f"{digest} is no report of cascade eval: {told}")

@@ -49,7 +49,8 @@ class NameableEnvironment(Mapping[str, str]):
             if self._is_kept(name):
                 raise ConfigError(f"the environment variable {name} belongs to settings, and is no release's to name")
             raise ConfigError(
-                f"the environment variable {name} is not among those that a release may name; add {name} to the setting "
+                f"the environment variable {name} is not among those that a release may name; a value replaces the default, so "
+                f"keep what is there and add {name} to the setting "
                 f"release_variables, which has {', '.join(self._variables) or 'none'}"
             )
         return self._environment[name]
@@ -90,7 +91,8 @@ class NameableEnvironment(Mapping[str, str]):
             raise ConfigError(f"the file {file} belongs to settings, and is no release's to name")
         if ".." in path.parts or not any(_covers(each, path) for each in self._files):
             raise ConfigError(
-                f"the file {file} is not among those that a release may name; add it, or its folder before /*, to the "
+                f"the file {file} is not among those that a release may name; a value replaces the default, so keep "
+                f"what is there and add it, or its folder before /*, to the "
                 f"setting release_files, which has {', '.join(self._files) or 'none'}"
             )
 

@@ -25,6 +25,7 @@ from cascade.server.caching import open_cache
 from cascade.server.connections import ConnectionBounds, Connections
 from cascade.server.gate import open_access, open_admission
 from cascade.server.guards import guard_events
+from cascade.server.handshakes import Handshakes
 from cascade.server.queue_waits import QueueWaits
 from cascade.server.reading import read_bundle, read_release
 from cascade.server.recording import Records, open_records
@@ -150,7 +151,15 @@ async def built_service(
 
 
 def _open_tls(settings: Settings, metrics: ListenerMetrics) -> dict[Listener, ListenerTls]:
-    opened = {listener: open_tls(settings, listener, partial(metrics.reloaded, listener)) for listener in LISTENERS}
+    opened = {
+        listener: open_tls(
+            settings,
+            listener,
+            partial(metrics.reloaded, listener),
+            Handshakes(listener, partial(metrics.fail_handshake, listener), time.monotonic),
+        )
+        for listener in LISTENERS
+    }
     return {listener: tls for listener, tls in opened.items() if tls is not None}
 
 

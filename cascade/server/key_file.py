@@ -9,6 +9,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, model_validator
 
+from cascade.calibration.artefact import broken_rule
 from cascade.errors import ConfigError
 from cascade.policy.tenant_limits import TenantName
 from cascade.rollout.strict_yaml import parse_mapping
@@ -87,6 +88,6 @@ def parse_keys(path: Path) -> KeyRing:
         file = KeyFile.model_validate(parse_mapping(content))
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
-        told = (f"{'.'.join(map(str, fault['loc'])) or 'keys'}: {fault['msg']}" for fault in faults[:3])
+        told = (f"{'.'.join(map(str, fault['loc'])) or 'keys'}: {broken_rule(fault)}" for fault in faults[:3])
         raise ConfigError("; ".join(told)) from None
     return KeyRing([entry.key() for entry in file.keys])

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from cascade.calibration.artefact import broken_rule
 from cascade.errors import ConfigError
 from cascade.rollout.nameable import DEFAULT_FILES, DEFAULT_VARIABLES, checked_files, checked_variables
 from cascade.rollout.sources.address import checked_place, shown_place
@@ -267,10 +268,7 @@ def load_settings(
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
         told = (
-            ": ".join(
-                ["settings", *filter(None, [".".join(map(str, one["loc"]))]), one["msg"].removeprefix("Value error, ")]
-            )
-            for one in faults
+            ": ".join(["settings", *filter(None, [".".join(map(str, one["loc"]))]), broken_rule(one)]) for one in faults
         )
         raise ConfigError("; ".join(told)) from None
 

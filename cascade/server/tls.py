@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from cascade.server.handshakes import Handshakes
 from cascade.server.settings import Settings
 from cascade.stages.certificates import KeyPair, Pem, RenewedContext, expires_at, server_context
 from cascade.telemetry.rereading import Reread
@@ -38,12 +39,26 @@ class _Read:
 
 
 class ListenerTls:
-    """Hold what a listener speaks TLS with. Files that cannot be used leave it as it was; at the start they are a ConfigError."""
+    """Hold what a listener speaks TLS with. Files that cannot be used leave it as it was; at the start they are a ConfigError.
 
-    def __init__(self, files: TlsFiles, *, reloaded: Callable[[bool], None] = lambda good: None) -> None:
+    ``handshakes`` are told of those that fail.
+    """
+
+    def __init__(
+        self,
+        files: TlsFiles,
+        *,
+        reloaded: Callable[[bool], None] = lambda good: None,
+        handshakes: Handshakes | None = None,
+    ) -> None:
+        def read() -> _Read:
+            context = server_context(files.pair, files.client_ca)
+            ends = expires_at(files.pair, for_server=True)
+            return _Read(context if handshakes is None else handshakes.watch(context), ends)
+
         self._read = Reread(
             files.paths,
-            lambda: _Read(server_context(files.pair, files.client_ca), expires_at(files.pair, for_server=True)),
+            read,
             what="certificates",
             setting=files.pair.certificate.name,
             reloaded=reloaded,
@@ -81,11 +96,14 @@ def tls_files(settings: Settings, listener: Listener) -> TlsFiles | None:
 
 
 def open_tls(
-    settings: Settings, listener: Listener, reloaded: Callable[[bool], None] = lambda good: None
+    settings: Settings,
+    listener: Listener,
+    reloaded: Callable[[bool], None] = lambda good: None,
+    handshakes: Handshakes | None = None,
 ) -> ListenerTls | None:
     """Return the TLS of a listener, None where settings want none. Raises ConfigError."""
     files = tls_files(settings, listener)
-    return None if files is None else ListenerTls(files, reloaded=reloaded)
+    return None if files is None else ListenerTls(files, reloaded=reloaded, handshakes=handshakes)
 
 
 def check_tls(settings: Settings) -> None:

@@ -20,7 +20,7 @@ class TraceSettings(ListenerSettings):
     tracing: Literal["off", "otlp"] = Field(
         default="off",
         description="Whether requests are traced: not at all, or with spans sent by OTLP over HTTP, which needs "
-        "`cascade-rerank[otel]`",
+        'the extra `otel` (in a clone: `pip install ".[otel]"`)',
     )
     trace_endpoint: str | None = Field(
         default=None,

@@ -75,7 +75,7 @@ def _export(settings: TraceSettings) -> SpanExport | None:
     try:
         from cascade.telemetry.otlp import open_export
     except ImportError:
-        raise ConfigError("tracing: otlp needs cascade-rerank[otel]") from None
+        raise ConfigError('tracing: otlp needs cascade-rerank[otel]; in a clone: pip install ".[otel]"') from None
     return open_export(settings.trace_endpoint, _headers_in(settings.trace_headers_file))
 
 

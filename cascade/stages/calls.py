@@ -26,6 +26,7 @@ from cascade.stages.round import Round
 from cascade.stages.traced_call import post_traced
 from cascade.stages.upstream import Lost, Reply, Upstream
 from cascade.stages.verdicts import TURNED_AWAY, Retry, verdict_of
+from cascade.telemetry.spans import Opened
 from cascade.types import RetryOutcome
 
 __all__ = ["Call", "Calls", "RoundFailed", "Sent", "retry_after_s"]
@@ -70,13 +71,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A call that was answered, whatever the answer, and what was under way with it."""
+    """A call that was answered, whatever the answer, what was under way with it, and its span, which has ended."""
 
     reply: Reply
     ms: float
     in_flight: int
     fit: Fit
     leaving: Leaving
+    span: Opened
 
 
 class Calls:
@@ -144,7 +146,7 @@ class Calls:
             round_.leaves(call.leaving, began)
             leaving, own_texts = self._answering.leaves(began), round_.answered_texts
             try:
-                reply = await post_traced(
+                reply, span = await post_traced(
                     self._upstream,
                     call.route,
                     body,
@@ -165,7 +167,7 @@ class Calls:
             else:
                 ms = (self._clock() - began) * 1000
                 round_.slowest_call_ms = max(round_.slowest_call_ms, ms)
-                return Sent(reply, ms, self.room.in_flight, fit, leaving)
+                return Sent(reply, ms, self.room.in_flight, fit, leaving, span)
         raise failed
 
     def answered(self, round_: Round, call: Call, sent: Sent, *, pressed: bool) -> None:

@@ -97,6 +97,9 @@ def server_context(pair: KeyPair, client_ca: Pem | None) -> ssl.SSLContext:
             context.load_verify_locations(cafile=client_ca.path)
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"{client_ca}: cannot be used: {type(error).__name__}") from None
+        held = context.cert_store_stats()
+        if held["x509_ca"] < held["x509"]:
+            raise ConfigError(f"{client_ca}: holds a certificate that is no authority's (basicConstraints CA:TRUE)")
     return context
 
 

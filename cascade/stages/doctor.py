@@ -48,6 +48,10 @@ _ORDERED_WRONG: Final = (
     "the model puts an irrelevant passage before the one that answers the query: it is too small for this, or its chat "
     "template is not its own"
 )
+_TOO_SLOW_A_LIST: Final = (
+    "a list is one call, and is not cut short: raise the budget (large_ms and total_ms), lower top_m, or have the model "
+    "write less (thinking: false, a lower answer_tokens)"
+)
 _BY_CODE: Final = {
     "no_chat": "the server has no chat template, or runs a model that writes nothing: start it with a model that chats",
     "no_order": "the model's answer names no passage: it does not follow the prompt, or thinks for longer than answer_tokens",
@@ -125,6 +129,10 @@ def advise(
     if code:
         told = _BY_CODE | _BY_CODE_OF_CHAT if isinstance(spec, ChatStage) else _BY_CODE
         advice.append(told.get(code, f"scoring fails: {code}"))
+        if code == "reset" and _shows_none(spec):
+            advice.append(
+                "a server that wants a certificate of its clients ends connections so: name one under client_certificate"
+            )
     elif isinstance(spec, ChatStage) and found.verdict is Verdict.WRONG_ORDER:
         advice.append(_ORDERED_WRONG)
     elif found.verdict in _BY_VERDICT:
@@ -140,9 +148,13 @@ def advise(
     if slow:
         advice.append(
             f"{min(slow)} documents of about 100 tokens take longer than the stage's budget of {budget_ms:.0f} ms: "
-            "lower the depth or raise the budget"
+            + (_TOO_SLOW_A_LIST if isinstance(spec, ChatStage) else "lower the depth or raise the budget")
         )
     return advice
+
+
+def _shows_none(spec: StageBase) -> bool:
+    return isinstance(spec, HttpStage) and spec.url.startswith("https:") and spec.client_certificate is None
 
 
 def is_version(declared: str, said: str) -> bool:

@@ -52,6 +52,7 @@ class LoadedCrossEncoder:
             cached_bytes=spec.cached_token_bytes,
         )
         self.reader: Reader = reader
+        self._max_length = spec.max_length
         self.is_one_pair = batching_of(spec.batching).is_one_pair
         self.why_exported: WhyExported | None = None
         self.attention = Attention.EXPORTED
@@ -66,7 +67,10 @@ class LoadedCrossEncoder:
     def alone(self) -> Sequence[float]:
         """Return the raw scores of fixed pairs, each a call of its own. Raises ConfigError where it does not answer."""
         with _refused():
-            return [self._run([pair])[0] for pair in self._fixed]
+            *short, longest = self._fixed
+            scores = [self._run([pair])[0] for pair in short]
+        with _refused(f"; it may not take max_length ({self._max_length}) tokens: lower that setting of the stage"):
+            return [*scores, self._run([longest])[0]]
 
     @cached_property
     def batch_effect(self) -> float:
@@ -120,14 +124,14 @@ class LoadedCrossEncoder:
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
-    """Tell as ConfigError what a model raises on fixed pairs."""
+def _refused(why: str = "") -> Iterator[None]:
+    """Tell as ConfigError what a model raises on fixed pairs, and ``why`` that may be."""
     try:
         yield
     except InvalidAnswer:
         raise ConfigError("weights: a cross-encoder answers one score a pair, and this model does not") from None
     except Exception as error:  # noqa: BLE001 - the library raises undeclared types of its own
-        raise ConfigError(f"weights: the model fails on fixed pairs: {type(error).__name__}") from None
+        raise ConfigError(f"weights: the model fails on fixed pairs: {type(error).__name__}{why}") from None
 
 
 def logits(output: npt.NDArray[np.float64], pairs: int) -> list[float]:

@@ -25,6 +25,7 @@ from cascade.stages.looks import Looks
 from cascade.stages.round import Round, parts, set_apart
 from cascade.stages.together import together
 from cascade.stages.wire import ChunkAnswer, Fault, FaultKind, Wire
+from cascade.telemetry.span_schema import Attribute
 
 __all__ = ["Sending", "texts_a_call"]
 
@@ -135,6 +136,7 @@ class Sending:
             except InvalidAnswer as invalid:
                 raise RoundFailed(StageInvalidAnswer, invalid.fault) from None
             round_.keep(chunk, answer)
+            sent.span.set(Attribute.TOKENS, answer.tokens)
             self.route = call.route
             self._learn(round_, call, sent, answer)
             return None

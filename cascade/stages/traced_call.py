@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cascade.stages.upstream import Lost, Reply, Upstream
 from cascade.telemetry.span_schema import Attribute, SpanName
-from cascade.telemetry.spans import child
+from cascade.telemetry.spans import Opened, child
 
 __all__ = ["post_traced"]
 
@@ -19,8 +19,11 @@ async def post_traced(
     tokens: int,
     resent: int,
     room_ms: float,
-) -> Reply:
-    """Post as `Upstream.post` does. ``resent`` is which repetition it is, ``room_ms`` how long it waited for room."""
+) -> tuple[Reply, Opened]:
+    """Post as `Upstream.post` does, and return the span too, which whoever reads the answer tells what the server told.
+
+    ``tokens`` is our estimate, ``resent`` which repetition it is, ``room_ms`` how long it waited for room.
+    """
     with child(SpanName.CALL) as span:
         span.set(Attribute.METHOD, "POST")
         span.set(Attribute.ADDRESS, upstream.host)
@@ -38,4 +41,4 @@ async def post_traced(
         span.set(Attribute.STATUS, reply.status)
         if reply.status >= 400:
             span.fail(str(reply.status))
-        return reply
+        return reply, span

@@ -163,10 +163,13 @@ _ROWS: Final = {
         Panel(
             "Inputs in a call",
             "short",
-            "Pairs and windows in one call of the model.",
+            "Pairs and windows in one call of the model. Quantiles are read within a bucket, of which the first ends at 1; the mean is exact.",
             {
                 "mean {{stage}}": mean("cascade_batch_inputs", "stage"),
-                **quantiles("cascade_batch_inputs", "stage", (0.5, 0.95)),
+                **{
+                    name: f"clamp_min({read}, 1)"
+                    for name, read in quantiles("cascade_batch_inputs", "stage", (0.5, 0.95)).items()
+                },
             },
         ),
         Panel(

@@ -71,7 +71,7 @@ def _set(*path: str, value: object) -> Callable[[dict[str, Any]], None]:
     ("change", "told"),
     [
         (_set("format", value=_SECRET), "format: Input should be 'cascade-calibration/1'"),
-        (_set("k", value=7), r"file: Value error, k must be one of \[1, 3, 5, 10\]"),
+        (_set("k", value=7), r"file: k must be one of \[1, 3, 5, 10\]"),
         (_set("cutoffs", value=[1, 2]), r"cutoffs must be \[1, 3, 5, 10\]"),
         (_set("channels", value=["bm25", "bm25"]), "channels must differ, and none may be called small"),
         (_set("channels", value=["small"]), "channels must differ, and none may be called small"),

@@ -7,19 +7,26 @@ import re
 import pytest
 
 from cascade.capacity.demand import Basis
+from cascade.capacity.headroom import Headroom
+from cascade.capacity.planning import PlannedLevel, make_plan
 from cascade.capacity.scrape import Scrape, read_scrape
 from cascade.capacity.scraped_traffic import Scraped, traffic_of_scrapes
 from cascade.capacity.traffic import OverLength, Window
 from cascade.errors import ConfigError
 from cascade.telemetry.work import Counted, ReadPairs
 from cascade.types import Arm, DegradedReason, Level, StageCost, StageName
+from tests.capacity.made import made_release, made_throughputs
 from tests.capacity.scraped import Counting
 from tests.telemetry.decisions import decision, round_of
 
 
 def _read(*printed: str, digest: str = "sha256:r1") -> Scraped:
     return traffic_of_scrapes(
-        [read_scrape(text) for text in printed], burst_factor=1.5, digest=digest, first_level="normal"
+        [read_scrape(text) for text in printed],
+        burst_factor=1.5,
+        digest=digest,
+        first_level="normal",
+        stages=(StageName.SMALL, StageName.LARGE),
     )
 
 
@@ -37,6 +44,52 @@ def test_one_scrape_tells_the_mean_since_the_start() -> None:
     assert found.notes == (
         "one scrape tells the mean since the start and no peak: give several, in order of time, or --burst",
     )
+
+
+def _read_by(small: list[float], large: list[float]) -> Scraped:
+    """Return what is made of a request whose stages read pairs of these tokens."""
+    served = Counting()
+    served.now = 1.0
+    served.metrics.observe(decision())
+    for stage, tokens in ((StageName.SMALL, small), (StageName.LARGE, large)):
+        served.metrics.work.events(stage).read(ReadPairs(Counted.MEASURED, None, tokens))
+    return _read(served.printed())
+
+
+def _tokens_of(found: Scraped) -> dict[StageName, float]:
+    """Return the mean tokens of a pair that a plan reckons with, by stage."""
+    throughputs = made_throughputs(small={"tokens_per_s": 1e6}, large={"tokens_per_s": 1e6})
+    evidence = tuple(found.evidence.values())
+    level = PlannedLevel("normal", made_release(), evidence)
+    plan = make_plan([level], found.traffic, throughputs, Headroom())
+    return {each.stage: each.work.tokens for each in plan.levels[0].stages}
+
+
+def test_each_stage_is_planned_with_the_lengths_of_its_own_pairs() -> None:
+    """A stage of document vectors reads documents alone, and few of them, since it keeps what it has read."""
+    found = _read_by([64.0] * 120, [256.0] * 400)
+    assert _tokens_of(found) == {StageName.SMALL: pytest.approx(64), StageName.LARGE: pytest.approx(256)}
+    assert not [note for note in found.notes if "pairs tell how long" in note]
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "planned", "noted"),
+    [
+        (99, 400, (256, 256), ["small: only 99 pairs tell how long its pairs are: it is planned with the lengths of the large stage's pairs"]),
+        (400, 0, (64, 64), ["large: only 0 pairs tell how long its pairs are: it is planned with the lengths of the small stage's pairs"]),
+        (3, 5, (256, 256), [
+            "small: only 3 pairs tell how long its pairs are: it is planned with the lengths of the large stage's pairs",
+            "large: only 5 pairs tell how long its pairs are: it is planned with the lengths of these",
+        ]),
+    ],
+)  # fmt: skip
+def test_a_stage_that_scored_too_few_pairs_is_planned_with_the_lengths_of_the_other(
+    small: int, large: int, planned: tuple[int, int], noted: list[str]
+) -> None:
+    """Whose lengths were taken is said."""
+    found = _read_by([64.0] * small, [256.0] * large)
+    assert tuple(_tokens_of(found).values()) == pytest.approx(planned)
+    assert list(found.notes[: len(noted)]) == noted
 
 
 def test_several_scrapes_are_windows_between_them() -> None:

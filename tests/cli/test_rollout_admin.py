@@ -87,11 +87,30 @@ def test_an_https_listener_is_trusted_by_the_authorities_that_are_named(tmp_path
         admin = Admin(url, tls=AdminTls(ca, shown.certificate, shown.key))
         assert admin.get("/livez") == {"live": True}
         admin.close()
-        for tls_of in (AdminTls(), AdminTls(ca)):
-            admin = Admin(url, tls=tls_of)
-            with pytest.raises(NoAnswer, match=f"^{url} does not answer: "):
+        over_http = url.replace("https", "http")
+        for asked, tls_of, hint in (
+            (url, AdminTls(), "not trusted; name its authority with --ca-file"),
+            (url, AdminTls(ca), "name it with --certificate-file"),
+            (over_http, AdminTls(), "ask it over https"),
+        ):
+            admin = Admin(asked, tls=tls_of)
+            with pytest.raises(NoAnswer, match=f"^{asked} does not answer: .*{hint}$"):
                 admin.get("/livez")
             admin.close()
+
+
+def test_a_listener_without_tls_is_told_from_one_that_is_away() -> None:
+    """Asked over https it may speak plain http; one that is not there gets no advice about TLS."""
+    with public_listener() as public:
+        admin = Admin(f"https://127.0.0.1:{public.port}")
+        with pytest.raises(NoAnswer, match=r"does it speak plain http\?$"):
+            admin.get("/livez")
+        admin.close()
+    for scheme in ("http", "https"):
+        admin = Admin(f"{scheme}://127.0.0.1:{public.port}")
+        with pytest.raises(NoAnswer, match=r"does not answer: ConnectError$"):
+            admin.get("/livez")
+        admin.close()
 
 
 def test_half_a_certificate_is_an_error(tmp_path: Path) -> None:

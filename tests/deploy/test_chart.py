@@ -209,6 +209,18 @@ def test_probes_go_where_no_certificate_is_asked_for() -> None:
         assert given.faults == []
 
 
+def test_the_notes_ask_as_the_listener_wants_to_be_asked() -> None:
+    """With a key, and a certificate, where it asks for them; with neither where it does not."""
+    tls = {"secret": "public-tls", "clientCa": {"secret": "clients"}}
+    plain, keyed, shown = rendered({}, {"keys": {"secret": "k"}}, {"tls": tls, "admin": {"reachable": True}})
+    parts = ('-H "authorization: Bearer $KEY" ', "--cert CLIENT.crt --key CLIENT.key --cacert CA.crt https://localhost")
+    assert [[part in each.notes for part in parts] for each in (plain, keyed, shown)] == [
+        [False, False],
+        [True, False],
+        [False, True],
+    ]
+
+
 def test_a_change_of_release_or_settings_is_a_change_of_the_pod() -> None:
     """So is neither where the process itself watches the release."""
     watched = {"watch_release": True}

@@ -208,6 +208,30 @@ def test_no_panel_is_empty(scraped: tuple[str, str], tmp_path: Path) -> None:
     checked(promtool(), "test", "rules", str(path))
 
 
+def test_calls_of_one_input_are_shown_as_one(tmp_path: Path) -> None:
+    """A quantile within the first bucket is read from 0 on, and no call has less than one."""
+    shown = {text: 1.0 for where, text in _expressions() if where == "stages: Inputs in a call"}
+    assert len(shown) == 3
+    series = [
+        {"series": f'{name}{{stage="small", instance="a"{le}}}', "values": "0+60x30"}
+        for name, le in (
+            ("cascade_batch_inputs_bucket", ', le="1.0"'),
+            ("cascade_batch_inputs_bucket", ', le="2.0"'),
+            ("cascade_batch_inputs_bucket", ', le="+Inf"'),
+            ("cascade_batch_inputs_count", ""),
+            ("cascade_batch_inputs_sum", ""),
+        )
+    ]
+    checks = [
+        {"expr": text, "eval_time": "20m", "exp_samples": [{"labels": '{stage="small"}', "value": value}]}
+        for text, value in shown.items()
+    ]
+    told = {"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": checks}]}
+    path = tmp_path / "calls.yaml"
+    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+    checked(promtool(), "test", "rules", str(path))
+
+
 def _number(value: float) -> str:
     return "NaN" if math.isnan(value) else f"{value:f}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
@@ -59,3 +60,15 @@ def test_the_site_has_every_page(site: ModuleType) -> None:
     held = {path for pattern in site.PAGES for path in ROOT.glob(pattern)}
     missing = {path.relative_to(ROOT).as_posix() for path in set(PAGES) - held}
     assert missing == set()
+
+
+def test_a_page_stands_once_in_the_menu_and_the_style_is_of_the_site(site: ModuleType) -> None:
+    """A page twice in the menu is in one place by mistake; a style sheet that is not taken along is fetched in vain."""
+    written = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = re.findall(r"^ +- .*: (\S+\.md)$", written, re.MULTILINE)
+    assert len(pages) > 40
+    assert len(set(pages)) == len(pages)
+    styles = re.findall(r"^extra_css: \[(\S+)\]$", written, re.MULTILINE)
+    assert styles
+    assert set(styles) <= set(site.PAGES)
+    assert all((ROOT / style).is_file() for style in styles)

@@ -69,4 +69,6 @@ def test_both_listeners_speak_tls_and_take_renewed_certificates(tmp_path: Path) 
         ]
         assert float(line.split()[1]) == pytest.approx(NOW.timestamp() + 40 * 86_400, abs=2)
         assert 'cascade_tls_read_total{listener="admin",result="ok"} 0.0' not in metrics
+        assert 'cascade_tls_handshakes_failed_total{listener="public",why="no_certificate"} 1.0' in metrics
+        assert [event for event in process.events() if event["event"] == "handshakes failed"]
         assert process.stop() == 0

@@ -34,6 +34,7 @@ from cascade.stages.engine.readers import pair_reader
 from cascade.telemetry.record_file import RecordFile
 from cascade.telemetry.record_parquet import joined, record_schema, record_table, writer_of
 from cascade.telemetry.record_rows import line_of, row_of
+from cascade.types import StageName
 from cascade.weights.text_pairs import read_lists
 from tests.capacity.made import record, records_head
 from tests.capacity.scraped import Counting
@@ -100,7 +101,8 @@ def _aged(path: Path) -> None:
 
 def _scraped(data: bytes) -> object:
     found = scrape.read_scrape(data.decode("utf-8", "replace"))
-    return traffic_of_scrapes([found], burst_factor=1.5, digest=_DIGEST, first_level="normal")
+    stages = (StageName.SMALL, StageName.LARGE)
+    return traffic_of_scrapes([found], burst_factor=1.5, digest=_DIGEST, first_level="normal", stages=stages)
 
 
 def _records_in_parquet() -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Final
 
@@ -50,8 +51,14 @@ def _signed(data: bytes) -> str:
 
 def _tls(path: Path) -> float:
     pair = KeyPair(Pem("certificate", path), Pem("key", path))
-    server_context(pair, Pem("client_ca", path))
+    server_context(pair, None)
     return expires_at(pair, for_server=True)
+
+
+def _client_authority(path: Path) -> ssl.SSLContext:
+    known = path.with_name("known.pem")
+    known.write_bytes(_PEM.private_key_and_cert_chain_pem.bytes())
+    return server_context(KeyPair(Pem("certificate", known), Pem("key", known)), Pem("client_ca", path))
 
 
 def _goods(path: Path) -> list[str]:
@@ -59,7 +66,8 @@ def _goods(path: Path) -> list[str]:
         return store.goods()
 
 
-_PEM: Final = trustme.CA().issue_cert("127.0.0.1")
+_AUTHORITY: Final = trustme.CA()
+_PEM: Final = _AUTHORITY.issue_cert("127.0.0.1")
 _SETTINGS: Final = yaml.safe_dump(
     {
         "port": 0,
@@ -147,6 +155,7 @@ RELEASE_PARSERS: Final = (
         _CONFIG,
         "bytes",
     ),
+    Parser("client authority", (_AUTHORITY.cert_pem.bytes(),), in_file("ca.pem", _client_authority), _CONFIG, "bytes"),
     Parser(
         "calibration",
         (artefact_bytes(artefact_for()),),

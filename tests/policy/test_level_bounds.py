@@ -59,5 +59,5 @@ def test_mode_observe_sends_every_candidate_to_the_large_stage() -> None:
 
 def test_the_longest_hold_is_no_shorter_than_the_first() -> None:
     """It is what that is doubled up to."""
-    with pytest.raises(ConfigError, match="overload: Value error, longest_hold_s must not be below hold_s"):
+    with pytest.raises(ConfigError, match="overload: longest_hold_s must not be below hold_s"):
         parse_release(release_data(overload={"hold_s": 10, "longest_hold_s": 9}))

@@ -129,7 +129,7 @@ def test_a_level_must_be_a_valid_release_as_a_whole() -> None:
     """A level cannot escalate to a large stage that the release does not have."""
     stages = {"small": release_data()["stages"]["small"]}
     level = {"name": "b", "escalation": {"kind": "static", "top_m": 3}}
-    with pytest.raises(ConfigError, match="level b: release: Value error, escalation needs a large stage"):
+    with pytest.raises(ConfigError, match="level b: release: escalation needs a large stage"):
         _release({"name": "a"}, level, stages=stages, escalation="none")
 
 

@@ -70,7 +70,7 @@ def test_no_other_variable_reaches_a_server(tmp_path: Path, stage: dict[str, Any
         f"release {path}: {where}: the environment variable AWS_SECRET_ACCESS_KEY is not among those"
     )
     assert told.endswith(
-        "add AWS_SECRET_ACCESS_KEY to the setting release_variables, which has CASCADE_*, SMALL_KEY, LARGE_KEY"
+        "a value replaces the default, so keep what is there and add AWS_SECRET_ACCESS_KEY to the setting release_variables, which has CASCADE_*, SMALL_KEY, LARGE_KEY"
     )
     assert "canary" not in told
     assert _loaded(path, Settings(release_variables=("AWS_*",))) == "r1"
@@ -95,7 +95,9 @@ def test_no_other_file_is_read_as_a_secret(tmp_path: Path, file: str, allowed: b
     if allowed:
         assert _loaded(path) == "r1"
         return
-    with pytest.raises(ConfigError, match="to the setting release_files, which has /run/secrets/"):
+    with pytest.raises(
+        ConfigError, match=r"replaces the default, so keep .* to the setting release_files, which has /run/secrets/"
+    ):
         _loaded(path)
 
 

@@ -54,7 +54,7 @@ def test_a_file_becomes_requests_with_gains() -> None:
         (_file(**{_CANARY: 1}), "gold: ?: Extra inputs are not permitted"),
         (_file(_query(), _query(text="")), "gold: queries.1.text: String should have at least 1 character"),
         (_file(_query("a", (1.0,))), "gold: queries.0.documents: "),
-        (_file(_query(gains=(0.0, 0.0))), "gold: queries.0: Value error, documents: none has a gain above 0"),
+        (_file(_query(gains=(0.0, 0.0))), "gold: queries.0: documents: none has a gain above 0"),
         (_file(_query(gains=(0.0, -1.0))), "gold: queries.0.documents.1.gain: Input should be greater than or equal"),
         (_file(_query(documents=[{"text": _CANARY, "gain": "1"}] * 2)), "gold: queries.0.documents.0.gain: "),
         (_file(_query(documents=[_CANARY, _CANARY])), "gold: queries.0.documents.0: "),

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -44,16 +44,24 @@ class Public:
 
 @contextmanager
 def public_listener(
-    bounds: ConnectionBounds | None = None, tls: ListenerTls | None = None, **settings: Any
+    bounds: ConnectionBounds | None = None,
+    tls: ListenerTls | None = None,
+    loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+    **settings: Any,
 ) -> Iterator[Public]:
-    """Serve the public application in a thread of its own. ``settings`` are those of `sidecar`."""
+    """Serve the public application in a thread of its own, on a ``loop``. ``settings`` are those of `sidecar`."""
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=loop) as looping:
+            looping.run(runner.serve([bound]))
+
     served = sidecar(clock=time.monotonic, **settings)
     refused: list[str] = []
     connections = Connections(bounds, refused.append)
     context = None if tls is None else tls.context
     runner = server(public_app(served.service), 1, connections=connections, context=context)
     bound = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=asyncio.run, args=(runner.serve([bound]),))
+    thread = threading.Thread(target=run)
     thread.start()
     try:
         yield Public(bound.getsockname()[1], connections, refused, served)

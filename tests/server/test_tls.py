@@ -22,6 +22,16 @@ from tests.server.listeners import Public, ended, public_listener
 from tests.telemetry.captured import captured_log
 
 _LIVE = b"GET /livez HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"
+_V1_ROOT = """\
+-----BEGIN CERTIFICATE-----
+MIIBGzCBwQIUMTCiIBoHGkFrdMaCycP+lvbHSbUwCgYIKoZIzj0EAwIwDzENMAsG
+A1UEAwwEcm9vdDAgFw0yNjExMzAxMzQzNThaGA8yMTI2MTEwNjEzNDM1OFowDzEN
+MAsGA1UEAwwEcm9vdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABC8nn0EzCo4l
+mDK6LPNBVDP6VHfqpsv7hish7B+KiENdTfVMNp0W6VlNE5cq2f8xm2jCCtR6GbwT
+3W9YDXIK5SowCgYIKoZIzj0EAwIDSQAwRgIhAPV4w5rCEd8kmWR5NXax4EE2bsVV
+bMrXwcmy6P229ZPHAiEA60f5W9NjHwjkSndLQgqmGZlDlyEQ0jeBM/cVbYoCmSg=
+-----END CERTIFICATE-----
+"""
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +211,28 @@ def test_authorities_of_clients_that_cannot_be_used_are_an_error(
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=rf"^tls_client_ca_file {path}: (holds no certificate|cannot be read)"):
         check_tls(_settings(issued(tmp_path, authority), tls_client_ca_file=path))
+
+
+def test_a_certificate_of_no_authority_is_none_of_clients(tmp_path: Path, authority: trustme.CA) -> None:
+    """Alone or beside one that is: who holds a client's own certificate would sign for nobody. The listener's settings name it."""
+    files = issued(tmp_path / "server", authority)
+    leaf = authority.issue_cert("client.test").cert_chain_pems[0].bytes()
+    path = tmp_path / "clients.pem"
+    for content in (leaf, authority.cert_pem.bytes() + leaf):
+        path.write_bytes(content)
+        with pytest.raises(
+            ConfigError, match=rf"^tls_client_ca_file {path}: holds a certificate that is no authority's"
+        ):
+            check_tls(_settings(files, tls_client_ca_file=path))
+    path.write_bytes(authority.cert_pem.bytes() + trustme.CA().cert_pem.bytes())
+    check_tls(_settings(files, tls_client_ca_file=path))
+
+
+def test_an_authority_of_the_first_version_is_one(tmp_path: Path, authority: trustme.CA) -> None:
+    """An old root has no extensions that could say so; it signs itself."""
+    path = tmp_path / "clients.pem"
+    path.write_text(_V1_ROOT, encoding="ascii")
+    check_tls(_settings(issued(tmp_path / "server", authority), tls_client_ca_file=path))
 
 
 @pytest.mark.parametrize("given", ["tls_certificate_file", "tls_key_file", "tls_client_ca_file", "admin_tls_key_file"])

@@ -63,10 +63,34 @@ async def test_a_call_tells_of_its_server_and_its_failure_and_repetition_are_spa
         "cascade.tokens": first.attributes[Attribute.TOKENS],
     }
     assert told_by(first) == common | {"http.response.status_code": 503, "error.type": "503"}
-    assert told_by(second) == common | {"http.response.status_code": 200, "http.request.resend_count": 1}
+    told = traces.one(_S.LARGE).attributes[Attribute.TOKENS]
+    assert told_by(second) == common | {
+        "http.response.status_code": 200,
+        "http.request.resend_count": 1,
+        "cascade.tokens": told,
+    }
     assert (first.failed, second.failed, traces.one(_S.LARGE).failed) == (True, False, False)
     assert traces.parents()[_S.CALL] == {_S.LARGE}
     assert "kingfisher" not in repr([span.attributes for span in traces.only])
+
+
+async def test_a_call_has_the_tokens_that_its_server_told_and_else_an_estimate() -> None:
+    """As its round has: what was told stands in place of what was guessed before the call."""
+    traces, tei = Traces(), FakeTei()
+    served = before(traces, tei)
+    scores = [{"index": position, "score": 1.0 - position} for position in range(len(TEXTS))]
+    tei.script = [
+        httpx.Response(200, json=scores, headers={"x-compute-tokens": "12345"}),
+        httpx.Response(200, json=scores),
+    ]
+    for _ in range(2):
+        assert (await served.post("/rerank", BODIES["tei"]("kingfisher", TEXTS))).status_code == 200
+    told, (guessed, whole) = [
+        [next(span for span in spans if span.name is name).attributes[Attribute.TOKENS] for name in (_S.CALL, _S.LARGE)]
+        for spans in traces.kept
+    ]
+    assert (told, guessed) == ([12345, 12345], whole)
+    assert whole not in (0, 12345)
 
 
 async def test_a_failed_stage_is_told_and_what_was_answered_for_it() -> None:

@@ -10,11 +10,12 @@ import httpx
 import pytest
 
 from cascade.guard.deadline import Clock
-from cascade.policy.release import HttpStage
+from cascade.policy.release import ChatStage, HttpStage
 from cascade.stages.doctor import Examination, advise, examine
 from cascade.stages.probe import Probe, Verdict
 from cascade.testing.clock import run_virtual
 from cascade.testing.upstream import FakeServer, FakeTei, FakeVllm
+from tests.contract.chat import CHAT
 
 from .arrange import stage_before, tei_spec, vllm_spec
 
@@ -106,6 +107,21 @@ def test_a_failure_without_a_remedy_of_its_own_is_named() -> None:
     assert _examine(server, tei_spec()).advice[0] == "scoring fails: backend"
 
 
+def test_a_connection_that_is_ended_may_have_wanted_a_certificate() -> None:
+    """Over https, where the stage shows none; not over http, and not where it shows one."""
+    shown = {"certificate": "/run/secrets/a.crt", "key": "/run/secrets/a.key"}
+    failed = Probe(Verdict.FAILED, "reset", 1.0)
+    told = [
+        any("client_certificate" in line for line in advise(spec, None, None, failed, {}, 100.0))
+        for spec in (
+            tei_spec(url="https://reranker.test"),
+            tei_spec(),
+            tei_spec(url="https://reranker.test", client_certificate=shown),
+        )
+    ]
+    assert told == [True, False, False]
+
+
 def test_timing_ends_at_the_first_size_that_fails() -> None:
     """What was timed before a failure is kept."""
     answered: list[Any] = [None] * 4
@@ -123,6 +139,17 @@ def test_a_stage_slower_than_its_budget_is_told() -> None:
     """The least size that does not fit is named."""
     found = _examine(FakeTei(score_of=_relevant, delay_ms=200.0), tei_spec(), budget_ms=100.0)
     assert "1 documents of about 100 tokens take longer than the stage's budget of 100 ms" in found.advice[-1]
+
+
+def test_a_list_that_outlasts_its_budget_has_advice_that_shortens_it() -> None:
+    """It is one call of the best, whatever the depth: a lower one would not help."""
+    found = Probe(Verdict.OK, "", 6000.0)
+    (told,) = advise(ChatStage.model_validate(CHAT), None, None, found, {1: 0.1, 8: 6000.0}, 3500.0)
+    assert told.startswith(
+        "8 documents of about 100 tokens take longer than the stage's budget of 3500 ms: a list is one call"
+    )
+    assert all(name in told for name in ("large_ms", "top_m", "answer_tokens"))
+    assert "depth" not in told
 
 
 def test_scores_outside_their_space_and_scores_activated_twice_are_told() -> None:

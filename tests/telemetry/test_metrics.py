@@ -17,6 +17,7 @@ from cascade.rollout.activation import ActivationStep
 from cascade.rollout.guardrails.names import GuardrailName
 from cascade.rollout.shadow.outcome import ShadowOutcome
 from cascade.telemetry.arm_metrics import ArmMetrics
+from cascade.telemetry.listener_metrics import HandshakeFailure
 from cascade.telemetry.metrics import CONTENT_TYPE, Metrics
 from cascade.telemetry.record_log import DropReason
 from cascade.telemetry.trace_log import SpanDrop
@@ -83,6 +84,7 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_calibration_drift_answers": {"of": {"score", "margin"}},
     "cascade_connections": {"listener": _LISTENERS},
     "cascade_connections_refused": {"listener": _LISTENERS, "why": {"all", "client"}},
+    "cascade_tls_handshakes_failed": {"listener": _LISTENERS, "why": set(HandshakeFailure)},
     "cascade_tls_read": {"listener": _LISTENERS, "result": {"ok", "failed"}},
     "cascade_tls_expiry_timestamp_seconds": {"listener": _LISTENERS},
     "cascade_spans_exported": {},

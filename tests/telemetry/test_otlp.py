@@ -279,4 +279,5 @@ except Exception as error:
 def test_without_tracing_nothing_of_opentelemetry_is_imported_and_without_the_extra_the_start_says_so() -> None:
     """In a process of its own: other tests have imported it."""
     ended = subprocess.run([sys.executable, "-c", _WITHOUT], capture_output=True, text=True, check=False, timeout=120)
-    assert (ended.stderr, ended.stdout.strip()) == ("", "ConfigError tracing: otlp needs cascade-rerank[otel]")
+    told = 'ConfigError tracing: otlp needs cascade-rerank[otel]; in a clone: pip install ".[otel]"'
+    assert (ended.stderr, ended.stdout.strip()) == ("", told)

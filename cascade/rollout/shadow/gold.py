@@ -11,6 +11,7 @@ import orjson
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
+from cascade.calibration.artefact import broken_rule
 from cascade.errors import ConfigError
 from cascade.policy.frozen import Frozen
 from cascade.text import Text
@@ -92,7 +93,7 @@ def _explain(error: ValidationError) -> str:
     """Tell the first fault. A key that is not known may be text, and so may a channel's name: they are not repeated."""
     fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
     path = [str(part) if isinstance(part, int) or part in _KEYS else "?" for part in fault["loc"]]
-    return f"gold: {'.'.join(path) or 'file'}: {fault['msg']}"
+    return f"gold: {'.'.join(path) or 'file'}: {broken_rule(fault)}"
 
 
 _KEYS: Final = frozenset({*_File.model_fields, *_Query.model_fields, *_Document.model_fields})
