@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Modules are compiled once, and not again by each of the hundreds of processes that tests start, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
 
 # One environment for the demo, the tests and the checks, made from the lock alone.
 $(VENV)/installed: requirements.lock pyproject.toml

@@ -37,6 +37,7 @@ __all__ = [
     "StageTimeout",
     "StageTooLate",
     "StageUnreachable",
+    "lacks_extra",
 ]
 
 
@@ -46,6 +47,11 @@ class CascadeError(Exception):
 
 class ConfigError(CascadeError):
     """Say what is wrong with settings or a release, and where."""
+
+
+def lacks_extra(what: str, extra: str) -> ConfigError:
+    """Return the error of what needs an extra that is not installed, with how to install it; ``what`` ends with a verb."""
+    return ConfigError(f'{what} cascade-rerank[{extra}]; in a clone: pip install ".[{extra}]"')
 
 
 class RequestFault(StrEnum):
@@ -89,18 +95,29 @@ class NotAnswered(RequestError):
 class StageError(CascadeError):
     """Say which stage failed to score a round, how, after how long and with what budget.
 
-    ``sent`` counts the documents that had left for the stage, or whose computing had begun, by then.
+    ``sent`` counts the documents that had left for the stage, or whose computing had begun, by then. ``queue_ms`` is how
+    long a round that timed out had waited for that, or in its server's queue; None where it is not known.
     """
 
     reason: ClassVar[DegradedReason]
 
-    def __init__(self, stage: str, code: str, *, elapsed_ms: float, budget_ms: float, sent: int = 0) -> None:
+    def __init__(
+        self,
+        stage: str,
+        code: str,
+        *,
+        elapsed_ms: float,
+        budget_ms: float,
+        sent: int = 0,
+        queue_ms: float | None = None,
+    ) -> None:
         super().__init__(f"{stage}: {code} after {elapsed_ms:.0f} ms of {budget_ms:.0f} ms")
         self.stage = stage
         self.code = code
         self.elapsed_ms = elapsed_ms
         self.budget_ms = budget_ms
         self.sent = sent
+        self.queue_ms = queue_ms
 
 
 class StageTimeout(StageError):

@@ -6,6 +6,8 @@ from typing import Final
 
 import numpy as np
 
+from cascade.text import Text, from_first_seen
+
 __all__ = ["MOST_CHARACTERS_PER_TOKEN", "PAIR_OVERHEAD_TOKENS", "beginning_of", "clip_to_tokens", "estimate_tokens"]
 
 PAIR_OVERHEAD_TOKENS: Final = 4
@@ -37,7 +39,7 @@ def estimate_tokens(text: str) -> int:
     An estimate plans chunks and budgets. It is never a limit: limits are the server's to state.
     """
     dense = 0 if text.isascii() else _count_dense(text)
-    return max(1, dense + round((len(text) - dense) / _CHARACTERS_PER_TOKEN))
+    return dense + round((len(text) - dense) / _CHARACTERS_PER_TOKEN) or 1
 
 
 def _count_dense(text: str) -> int:
@@ -48,7 +50,7 @@ def _count_dense(text: str) -> int:
 def beginning_of(text: str, characters: int) -> str:
     """Return at most so many characters from a text's beginning; blank ones at its head give way to others."""
     beginning = text[:characters]
-    return text.lstrip()[:characters] if beginning.isspace() else beginning
+    return from_first_seen(text)[:characters] if Text(beginning).is_blank else beginning
 
 
 def clip_to_tokens(text: str, tokens: int, *, measured_tokens: int | None = None) -> str:

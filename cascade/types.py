@@ -300,7 +300,8 @@ class Round:
     ``sent`` and ``scored`` count what the stage was asked for, with what a cache answered in its place (``cost.cached``):
     so they say what the policy asks for, whatever is cached. ``left`` and ``pairs`` are without that: what reached the
     stage. ``sent`` is 0 where nothing was asked for. ``top`` is the best raw score, None where there is none:
-    no part of what was decided, so rounds that differ in it alone are equal.
+    no part of what was decided, so rounds that differ in it alone are equal. ``queue_ms`` is how long a round that timed out
+    had waited to be scored, None where that is not known; of one that went well ``cost`` tells.
     """
 
     stage: StageName
@@ -314,6 +315,7 @@ class Round:
     elapsed_ms: float
     cost: StageCost | None = None
     top: float | None = field(default=None, compare=False)
+    queue_ms: float | None = None
 
     @property
     def left(self) -> int:

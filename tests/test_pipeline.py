@@ -227,6 +227,16 @@ def test_a6_a_timeout_never_shortens_the_answer() -> None:
     assert len(play(scenario).ranking.results) == 4
 
 
+def test_a_round_that_timed_out_as_it_waited_tells_how_long() -> None:
+    """The decision has what the stage told of its wait, and of one that was not in a queue nothing."""
+    waited = StageTimeout("large", "deadline", elapsed_ms=40.0, budget_ms=40.0, queue_ms=35.0)
+    told = [
+        play(Scenario(_ANIMALS, _SMALL, replace(_LARGE, fails=fails))).ranking.decision.rounds[-1].queue_ms
+        for fails in (waited, StageTimeout)
+    ]
+    assert told == [35.0, None]
+
+
 def test_a7_a_stage_that_sleeps_past_the_budget_does_not_hold_the_answer() -> None:
     """With 100 ms to spend and a stage that takes 5 s, the answer is there when the reserve begins."""
     scenario = Scenario(_ANIMALS, None, Script(delay_ms=5000.0), large_ms=1000.0)

@@ -80,15 +80,26 @@ def test_texts_compare_by_value_and_only_with_texts(one: str, other: str) -> Non
     assert Text(one) != one
 
 
-@pytest.mark.parametrize("value", ["", " ", "\t\n", "\u00a0\u3000"])
-def test_white_space_is_blank(value: str) -> None:
-    """An empty text and one of white space only, in any script, are blank."""
+@pytest.mark.parametrize(
+    "value",
+    ["", " ", "\t\n", "\u00a0\u3000", "\x00", "\x1c\x7f\x85", "\u200b", "\ufeff \u200f", "\u3164\ufe0f\U000e0041"],
+)
+def test_what_nobody_sees_is_blank(value: str) -> None:
+    """An empty text, white space in any script, controls, and what Unicode says is to be ignored."""
     assert Text(value).is_blank
 
 
-@pytest.mark.parametrize("value", ["a", " a ", "0", "\u200b"])
+@given(st.text(alphabet=st.characters(categories=["Cc", "Zs", "Zl", "Zp"])))
+def test_controls_and_white_space_are_blank(value: str) -> None:
+    """Whichever there are, in whatever order."""
+    assert Text(value).is_blank
+
+
+@pytest.mark.parametrize(
+    "value", ["a", " a ", "0", "\u200ba", "\x00.", "灯", "\u0301", "\ue000", "\U0001fae8", "\ud800"]
+)
 def test_anything_else_is_not_blank(value: str) -> None:
-    """One character that is no white space makes a text."""
+    """One character that may be seen makes a text."""
     assert not Text(value).is_blank
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cascade.tokens import clip_to_tokens, estimate_tokens
+from cascade.tokens import beginning_of, clip_to_tokens, estimate_tokens
 
 _MIXED = st.text(alphabet=st.sampled_from("ab 漢字かなハングル한국어ａ\U00020000é\n"), max_size=80)
 
@@ -75,3 +75,11 @@ def test_a_measured_count_sets_the_ratio_and_a_tenth_is_spare(tokens: int, measu
 def test_clipping_to_a_token_keeps_at_least_a_character() -> None:
     """However many tokens were measured, one token asked for leaves something."""
     assert clip_to_tokens("ab", 1, measured_tokens=10_000) == "a"
+
+
+@pytest.mark.parametrize("blank", [" ", "\u200b", "\x00", "\ufeff \u3164"])
+def test_a_beginning_that_nobody_sees_gives_way_to_what_stands_behind(blank: str) -> None:
+    """Else a long text would be sent as an empty one, which some models score above every other."""
+    assert beginning_of(blank * 100 + "owls hunt", 6) == "owls h"
+    assert beginning_of(blank + "owls hunt", 7) == (blank + "owls hunt")[:7]
+    assert beginning_of(blank * 100, 6) == ""

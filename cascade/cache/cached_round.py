@@ -113,7 +113,8 @@ class CachedRound:
     async def _send(self, missing: Mapping[bytes, Text], call_id: str) -> None:
         """Have documents scored, keep their scores, and tell those who wait for them."""
         keys, flights = list(missing), self.cache.flights
-        flight = flights.begin(keys, self.deadline.at) if self._is_of_traffic else None
+        counts = self._is_of_traffic and self.is_known()
+        flight = flights.begin(keys, self.deadline.at) if counts else None
         before = len(self.sent)
         outcomes: dict[bytes, Outcome] | None = None
         self.sent.update(keys)
@@ -123,7 +124,7 @@ class CachedRound:
             self.shortened |= {keys[position] for position in scored.shortened}
             self.known.update(zip(keys, _outcomes(scored), strict=True))
             # an order that was mended is answered as such once: kept or handed on, nothing would tell of it
-            if self._is_of_traffic and self.is_known() and not scored.cost.repaired:
+            if counts and self.is_known() and not scored.cost.repaired:
                 outcomes = {key: self.known[key] for key in keys}
         except StageError as error:
             if error.code != EVERY_REFUSED:

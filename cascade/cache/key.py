@@ -28,6 +28,7 @@ _HOW_IT_IS_REACHED: Final = frozenset(
     {
         "auth",
         "ca_bundle",
+        "client_certificate",
         "connect_ms",
         "max_in_flight_texts",
         "max_in_flight_tokens",
@@ -52,7 +53,7 @@ def identity_of(spec: StageBase, fingerprint: Fingerprint, observed: Observed | 
             "format": _FORMAT,
             "fingerprint": asdict(fingerprint),
             "declared": spec.model_dump(mode="json", exclude=set(_HOW_IT_IS_REACHED)),
-            "said": [said.model, said.revision, said.dtype, said.version, said.max_length],
+            "said": [said.model, said.revision, said.dtype, said.version, said.max_length, said.weights_sha256],
         },
         option=orjson.OPT_SORT_KEYS,
     )

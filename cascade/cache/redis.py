@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from cascade.cache.packed import Packer
 from cascade.cache.store import Found, WriteDrop
 from cascade.cache.writes import Writes
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 from cascade.guard.breaker import Breaker, Outcome
 from cascade.guard.deadline import Clock, Deadline
 from cascade.policy.stage_specs import BreakerRules
@@ -56,7 +56,7 @@ def connect(url: str) -> RedisClient:
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
     except ImportError:
-        raise ConfigError("cache: redis needs cascade-rerank[redis]") from None
+        raise lacks_extra("cache: redis needs", "redis") from None
     try:
         pool = ConnectionPool.from_url(
             url,

@@ -58,11 +58,15 @@ class TrainedOn(_Frozen):
 
 
 class ScorerIdentity(_Frozen):
-    """What a scorer was: its column, the space of its raw scores, and its fingerprint where the table knew it."""
+    """What a scorer was: its column, the space of its raw scores, and its fingerprint where the table knew it.
+
+    ``weights_sha256`` is the digest of the files of a model inside the sidecar, None where nobody told.
+    """
 
     name: str
     space: ScoreSpace
     fingerprint: dict[str, str | int | None] | None = None
+    weights_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
 
 
 class ValidRange(_Frozen):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
+from typing import Final, assert_never
 
 from cascade.capacity.depth_bounds import depth_bounds
 from cascade.capacity.distribution import Distribution
@@ -14,9 +14,11 @@ from cascade.policy.escalation_rules import CalibratedEscalation, FusedEscalatio
 from cascade.policy.release import Release
 from cascade.types import StageName
 
-__all__ = ["Basis", "Demand", "Evidence", "demands", "safe_mode_demands"]
+__all__ = ["Basis", "Demand", "Evidence", "Unit", "demands", "safe_mode_demands"]
 
 _WHOLE = 1e-9
+_LEAST_LIST: Final = 2
+"""The order of one text is known: it is not sent."""
 
 
 class Basis(StrEnum):
@@ -29,9 +31,16 @@ class Basis(StrEnum):
     WORST = "worst case"
 
 
+class Unit(StrEnum):
+    """What a stage is asked for: pairs, or whole lists where it orders them, each a call."""
+
+    PAIRS = "pairs"
+    LISTS = "lists"
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Mean pairs of a query at a stage.
+    """Mean pairs of a query at a stage, or mean lists where that is the ``unit``.
 
     ``tokens`` is the distribution of just these pairs where it was seen; else they are like all pairs of the stage.
     """
@@ -40,11 +49,12 @@ class Demand:
     basis: Basis
     detail: str
     tokens: Distribution | None = None
+    unit: Unit = Unit.PAIRS
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was measured of a level: mean pairs of a query by stage, None where it was not."""
+    """What was measured of a level: mean pairs of a query by stage, and mean lists; None where it was not."""
 
     basis: Basis
     detail: str
@@ -52,9 +62,12 @@ class Evidence:
     large: float | None
     small_tokens: Distribution | None = None
     large_tokens: Distribution | None = None
+    large_lists: float | None = None
 
-    def of(self, stage: StageName) -> tuple[float | None, Distribution | None]:
-        """Return pairs and their tokens at a stage."""
+    def of(self, stage: StageName, unit: Unit) -> tuple[float | None, Distribution | None]:
+        """Return pairs and their tokens at a stage, or lists, which have none."""
+        if unit is Unit.LISTS:
+            return self.large_lists, None
         return (self.small, self.small_tokens) if stage is StageName.SMALL else (self.large, self.large_tokens)
 
 
@@ -94,6 +107,11 @@ def _has(release: Release, stage: StageName) -> bool:
     return (release.stages.small if stage is StageName.SMALL else release.stages.large) is not None
 
 
+def _unit(release: Release, stage: StageName) -> Unit:
+    large = release.stages.large
+    return Unit.LISTS if stage is StageName.LARGE and large is not None and large.orders else Unit.PAIRS
+
+
 def _sends(release: Release, stage: StageName) -> _Sends:
     if release.mode == "observe" or stage is StageName.SMALL:
         return lambda within: within
@@ -122,20 +140,25 @@ def _demand(
     observes = release.mode == "observe"
     least, most = (most_candidates, most_candidates) if observes else depth_bounds(release.depth)
     asked = traffic.beside_share if observes and stage is StageName.SMALL else 1.0
+    unit = _unit(release, stage)
+
+    def sent(within: float) -> float:
+        return sends(within) if unit is Unit.PAIRS else float(sends(within) >= _LEAST_LIST)
 
     def pairs(depth: int) -> float:
-        return asked * traffic.candidates.mean_of(lambda count: sends(min(count, depth, most_candidates)))
+        return asked * traffic.candidates.mean_of(lambda count: sent(min(count, depth, most_candidates)))
 
     high = pairs(most)
     if not isinstance(release.escalation, CalibratedEscalation) or stage is StageName.SMALL or observes or not high:
         low = 0.0 if _may_pass(release, stage) else pairs(least)
         if high - low <= _WHOLE:
-            return Demand(high, Basis.CONSTANT, _told(release, stage))
+            return Demand(high, Basis.CONSTANT, _told(release, stage), unit=unit)
     for each in evidence:
-        measured, tokens = each.of(stage)
+        measured, tokens = each.of(stage, unit)
         if measured is not None:
-            return Demand(min(measured, high), each.basis, each.detail, tokens)
-    return Demand(high, Basis.WORST, "the most that the release may send: nothing tells what it does send")
+            return Demand(min(measured, high), each.basis, each.detail, tokens, unit)
+    told = "the most that the release may send: nothing tells what it does send"
+    return Demand(high, Basis.WORST, told, unit=unit)
 
 
 def _told(release: Release, stage: StageName) -> str:

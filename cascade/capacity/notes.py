@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from cascade.capacity.demand import Basis
+from cascade.capacity.demand import Basis, Unit
 from cascade.capacity.headroom import Headroom
 from cascade.capacity.plan import SAFE_MODE, LevelPlan, Pool, StageLoad
 from cascade.capacity.throughput import Throughputs
@@ -25,7 +25,10 @@ def notes(release: Release, traffic: Traffic, throughputs: Throughputs, plans: S
     for stage in plans[0].stages:
         told += _time(release, stage)
         told += _length(traffic, throughputs, stage)
-        if stage.pool is None:
+        if stage.demand.unit is Unit.LISTS:
+            unplanned = "; no replicas of it are planned without lists_per_s" if stage.pool is None else ""
+            told.append(f"{stage.stage} orders lists: they are counted, each a call, and no pairs or tokens{unplanned}")
+        elif stage.pool is None:
             told.append(f"{stage.stage} is hosted: its pairs and tokens are told, and no replicas")
     inside = [str(stage.stage) for stage in plans[0].stages if stage.pool is Pool.SIDECAR]
     if len(inside) > 1:

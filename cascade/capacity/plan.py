@@ -33,8 +33,8 @@ class Pool(StrEnum):
 class StageLoad:
     """What a query costs a stage.
 
-    ``pool`` is None for a hosted stage, whose replicas are the provider's, and ``seconds`` then too. Otherwise it
-    is how long one replica at full throughput is busy with a query.
+    ``pool`` is None for a hosted stage, whose replicas are the provider's, and for one that orders lists at a pace that nothing
+    tells, and ``seconds`` then too. Otherwise it is how long one replica at full throughput is busy with a query.
     """
 
     stage: StageName
@@ -45,7 +45,7 @@ class StageLoad:
 
     @property
     def pairs(self) -> float:
-        """Return the mean pairs of a query."""
+        """Return the mean pairs of a query, or the mean lists of a stage that orders them."""
         return self.demand.pairs
 
     @property

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from cascade.capacity.demand import Demand, Evidence, demands, safe_mode_demands
+from cascade.capacity.demand import Demand, Evidence, Unit, demands, safe_mode_demands
 from cascade.capacity.headroom import Headroom
 from cascade.capacity.notes import notes, safe_mode_note
-from cascade.capacity.pair_work import Reading, pair_work
+from cascade.capacity.pair_work import PairWork, Reading, pair_work
 from cascade.capacity.plan import SAFE_MODE, LevelPlan, Plan, Pool, StageLoad
-from cascade.capacity.throughput import Throughputs
+from cascade.capacity.throughput import Throughput, Throughputs
 from cascade.capacity.traffic import OverLength, Traffic
 from cascade.errors import ConfigError
 from cascade.policy.release import EmbeddingStage, HostedStage, OnnxStage, Release, StageSpec
 from cascade.types import StageName
 
 __all__ = ["PlannedLevel", "make_plan"]
+
+_A_LIST: Final = PairWork(sequences=1.0, tokens=0.0, computed=0.0, over_share=0.0)
+"""What a list takes is measured whole: no token of it is reckoned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class _Planning:
 
     def _stage(self, stage: StageName, spec: StageSpec, demand: Demand) -> StageLoad:
         traffic, throughput = self.traffic, self.throughputs.stages.get(stage)
+        if demand.unit is Unit.LISTS:
+            return _of_lists(stage, demand, throughput)
         over_length = traffic.over_length.get(stage, OverLength.TRUNCATE)
         padding, buckets = (1.0, ()) if throughput is None else (throughput.padding, throughput.buckets)
         tokens = demand.tokens or traffic.pair_tokens_of.get(stage, traffic.pair_tokens)
@@ -98,13 +104,24 @@ def _spec(release: Release, stage: StageName) -> StageSpec:
     return spec
 
 
+def _of_lists(stage: StageName, demand: Demand, throughput: Throughput | None) -> StageLoad:
+    """Return the load of a stage that orders lists: no replicas of it are planned where nothing tells what one does."""
+    if throughput is None:
+        return StageLoad(stage, None, demand, _A_LIST, None)
+    return StageLoad(stage, Pool(stage), demand, _A_LIST, demand.pairs * throughput.seconds(_A_LIST))
+
+
 def _check_stages(release: Release, throughputs: Throughputs) -> None:
     stages = {StageName.SMALL: release.stages.small, StageName.LARGE: release.stages.large}
-    for stage in throughputs.stages:
-        if stages[stage] is None:
+    for stage, throughput in throughputs.stages.items():
+        spec = stages[stage]
+        if spec is None:
             raise ConfigError(f"throughput: the release has no stage {stage}")
-        if isinstance(stages[stage], HostedStage):
+        if isinstance(spec, HostedStage):
             raise ConfigError(f"throughput: {stage} is hosted; its replicas are the provider's")
+        if spec.orders is not (throughput.lists_per_s is not None):
+            does = "orders lists: give lists_per_s" if spec.orders else "scores pairs: give pairs_per_s or tokens_per_s"
+            raise ConfigError(f"throughput: {stage} {does}")
 
 
 def _have(have: Mapping[str, int] | None, needed: Mapping[Pool, int]) -> dict[Pool, int]:

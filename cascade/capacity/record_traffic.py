@@ -76,6 +76,7 @@ class _Sent:
     weight: float = 0.0
     small: float = 0.0
     large: float = 0.0
+    lists: float = 0.0
     small_tokens: defaultdict[float, float] = field(default_factory=lambda: defaultdict(float))
     large_tokens: defaultdict[float, float] = field(default_factory=lambda: defaultdict(float))
 
@@ -85,6 +86,7 @@ class _Sent:
         self.weight += weight
         self.small += weight * small
         self.large += weight * len(large)
+        self.lists += weight * (len(large) > 1)
         for count in line.tokens[:small]:
             self.small_tokens[count] += weight
         for place in large:
@@ -98,6 +100,7 @@ class _Sent:
             self.large / self.weight,
             Distribution.weighted(self.small_tokens.items()) if self.small_tokens else None,
             Distribution.weighted(self.large_tokens.items()) if self.large_tokens else None,
+            self.lists / self.weight,
         )
 
 

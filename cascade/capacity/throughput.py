@@ -21,7 +21,7 @@ _Positive = Annotated[float, Field(gt=0)]
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What one replica of a stage does. Exactly one of the two rates is there.
+    """What one replica of a stage does. Exactly one of the rates is there; that of lists is of a stage that orders them.
 
     With ``pair_tokens`` a rate of pairs holds for pairs of so many tokens, and is turned into a rate of tokens.
     """
@@ -31,9 +31,12 @@ class Throughput:
     pair_tokens: float | None
     padding: float
     buckets: tuple[int, ...]
+    lists_per_s: float | None = None
 
     def seconds(self, work: PairWork) -> float:
-        """Return how long one replica at full throughput is busy with a pair."""
+        """Return how long one replica at full throughput is busy with a pair, or with a list."""
+        if self.lists_per_s is not None:
+            return 1.0 / self.lists_per_s
         if self.tokens_per_s is not None:
             return work.computed / self.tokens_per_s
         rate = self.pairs_per_s or 0.0
@@ -51,6 +54,7 @@ class Throughputs:
 class _StageSpec(Written):
     pairs_per_s: _Positive | None = Field(default=None, description="Pairs a second of one replica")
     tokens_per_s: _Positive | None = Field(default=None, description="Tokens a second of one replica")
+    lists_per_s: _Positive | None = Field(default=None, description="Lists a second that one replica orders")
     pair_tokens: _Positive | None = Field(default=None, description="Tokens of the pairs that pairs_per_s is of")
     efficiency: float = Field(default=1.0, gt=0, le=1, description="Share of it that live traffic reaches")
     padding: float | None = Field(default=None, ge=1, description="Computed tokens for each token read")
@@ -61,8 +65,8 @@ class _StageSpec(Written):
 
     @model_validator(mode="after")
     def _one_rate(self) -> Self:
-        if (self.pairs_per_s is None) == (self.tokens_per_s is None):
-            raise ValueError("give exactly one of pairs_per_s and tokens_per_s")
+        if sum(rate is not None for rate in (self.pairs_per_s, self.tokens_per_s, self.lists_per_s)) != 1:
+            raise ValueError("give exactly one of pairs_per_s, tokens_per_s and lists_per_s")
         if self.pair_tokens is not None and self.pairs_per_s is None:
             raise ValueError("pair_tokens goes with pairs_per_s")
         padded = self.padding is not None or self.buckets is not None
@@ -81,6 +85,7 @@ class _StageSpec(Written):
             self.pair_tokens,
             1.0 if self.padding is None else self.padding,
             self.buckets or (),
+            None if self.lists_per_s is None else self.lists_per_s * self.efficiency,
         )
 
 

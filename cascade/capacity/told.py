@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cascade.capacity.demand import Unit
 from cascade.capacity.headroom import Headroom, Situation
 from cascade.capacity.plan import LevelPlan, Plan, StageLoad
 from cascade.capacity.traffic import Arrivals
@@ -74,24 +75,38 @@ def _level(level: LevelPlan, plan: Plan, moments: Mapping[str, float]) -> dict[s
 
 
 def _stage(stage: StageLoad, moments: Mapping[str, float]) -> dict[str, Any]:
+    unit = stage.demand.unit
     return {
         "pool": None if stage.pool is None else str(stage.pool),
-        "pairs_per_query": _number(stage.pairs),
+        "unit": str(unit),
+        f"{unit}_per_query": _number(stage.pairs),
         "pairs_from": str(stage.demand.basis),
         "pairs_told_by": stage.demand.detail,
+        **(_of_pairs(stage) if unit is Unit.PAIRS else {}),
+        "at": {
+            name: {
+                "qps": _number(qps),
+                f"{unit}_per_s": _number(qps * stage.pairs),
+                **(_tokens_at(stage, qps) if unit is Unit.PAIRS else {}),
+            }
+            for name, qps in moments.items()
+        },
+    }
+
+
+def _of_pairs(stage: StageLoad) -> dict[str, Any]:
+    return {
         "tokens_per_pair": _number(stage.work.tokens),
         "computed_tokens_per_pair": _number(stage.work.computed),
         "sequences_per_pair": _number(stage.work.sequences),
         "share_over_max_length": _number(stage.work.over_share),
-        "at": {
-            name: {
-                "qps": _number(qps),
-                "pairs_per_s": _number(qps * stage.pairs),
-                "tokens_per_s": _number(qps * stage.tokens),
-                "computed_tokens_per_s": _number(qps * stage.computed_tokens),
-            }
-            for name, qps in moments.items()
-        },
+    }
+
+
+def _tokens_at(stage: StageLoad, qps: float) -> dict[str, Any]:
+    return {
+        "tokens_per_s": _number(qps * stage.tokens),
+        "computed_tokens_per_s": _number(qps * stage.computed_tokens),
     }
 
 

@@ -27,7 +27,7 @@ from cascade.cli.capacity_inputs import (
     written_throughputs,
 )
 from cascade.cli.capacity_tables import print_plan
-from cascade.cli.options import ReleaseFile
+from cascade.cli.options import ReleaseFile, check_out, write_out
 from cascade.errors import ConfigError
 from cascade.rollout.load import LoadedRelease, named_release, offline
 from cascade.server.reading import read_release
@@ -98,6 +98,8 @@ def capacity(
     ] = None,
 ) -> None:
     """Plan replicas of each stage for a workload, at every level of a release, with headroom. No server is asked."""
+    if out is not None:
+        check_out(out)
     named = None if release is None or "://" in release else str(named_release(release))
     loaded = read_release(load_settings({"release": named or release}, environment={}), offline(os.environ))
     arriving = _arriving(loaded, workload, records or [], metrics or [], window_s=window_seconds, burst=burst)
@@ -124,10 +126,7 @@ def capacity(
         },
     )
     if out is not None:
-        try:
-            out.write_bytes(orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-        except OSError as error:
-            raise ConfigError(f"--out {out}: cannot be written: {type(error).__name__}") from None
+        write_out(out, orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     print_plan(data, Console())
     if out is not None:
         typer.echo(f"plan: {out}")

@@ -75,7 +75,7 @@ def traffic_from_metrics(paths: Sequence[Path], loaded: LoadedRelease, *, burst_
         burst_factor=burst_factor,
         digest=loaded.digest,
         first_level=level_names(loaded.release)[0],
-        stages=[StageName(name) for name, spec in loaded.release.stages if spec is not None],
+        stages=[StageName(name) for name, spec in loaded.release.stages if spec is not None and not spec.orders],
     )
     files = [{"name": path.name, "sha256": _digest(path)} for path in paths]
     return Arriving(found.traffic, found.evidence, {"metrics": {"files": files}}, found.notes)

@@ -70,13 +70,19 @@ def _work(plan: Mapping[str, Any]) -> Table:
                 level["name"],
                 name,
                 stage["pairs_from"],
-                _number(stage["pairs_per_query"]),
-                _moments(stage["at"], "pairs_per_s"),
-                _moments(stage["at"], "computed_tokens_per_s"),
+                *_work_of(stage),
             )
         if not level["stages"]:
             table.add_row(level["name"], "none", "", *["-"] * 3)
     return table
+
+
+def _work_of(stage: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return pairs of a query, pairs and tokens a second; of a stage that orders lists these, and no tokens."""
+    if stage["unit"] == "lists":
+        return f"{_number(stage['lists_per_query'])} lists", _moments(stage["at"], "lists_per_s"), "-"
+    pairs, tokens = _moments(stage["at"], "pairs_per_s"), _moments(stage["at"], "computed_tokens_per_s")
+    return _number(stage["pairs_per_query"]), pairs, tokens
 
 
 def _moments(at: Mapping[str, Any], key: str) -> str:

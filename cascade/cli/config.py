@@ -35,7 +35,8 @@ def validate(release: ReleaseFile = None, config: ConfigFile = None) -> None:
     level_named(loaded.release, settings.level)
     query_hash(settings.query_hash_key_file)
     check_keys(settings)
-    check_tls(settings)
+    for fault in check_tls(settings):
+        typer.echo(f"cascade: {fault}", err=True)
     check_cache(settings, os.environ)
     check_tracing(settings)
     pool = worker_pool(1)

@@ -12,11 +12,10 @@ import orjson
 import typer
 from rich.console import Console
 
-from cascade.cli.options import ConfigFile, settings_from
+from cascade.cli.options import ConfigFile, check_out, settings_from, write_out
 from cascade.cli.parity_pairs import Wanted, gathered_pairs, spaces_of, window_of
 from cascade.cli.parity_sides import open_sides
 from cascade.cli.parity_summary import print_parity, progress_shown
-from cascade.errors import ConfigError
 from cascade.parity.assemble import Question
 from cascade.parity.comparison import Comparison
 from cascade.parity.costs import resident_bytes
@@ -96,21 +95,8 @@ def parity(
     Exits with 0 where every limit that could be measured is kept, with 1 where one is not.
     """
     configure_logging("error", sys.stderr.buffer)
-    if out is not None and not out.absolute().parent.is_dir():
-        raise ConfigError(f"{out}: its folder is not there")
-    written = parse_side("REF", ref), parse_side("CAND", cand)
-    threads = settings_from(config).embedded_threads
-    pool = worker_pool(threads)
-    try:
-        sides = open_sides(*written, lambda: pool)
-        window = window_of(*sides, max_length)
-        spaces = spaces_of(*sides, ref_space, cand_space)
-        pairs_from, gathered = gathered_pairs(*sides, Wanted(dataset, qrels, queries, depth, window))
-        question = Question(k, runs, window, resamples, seed, allow_few)
-        with progress_shown() as progress:
-            found = asyncio.run(_run(*sides, gathered, spaces, question, progress))
-    finally:
-        pool.close()
+    if out is not None:
+        check_out(out)
     limits = Tolerances(
         max_error,
         max_mean_error,
@@ -124,9 +110,22 @@ def parity(
         max_contrast_lost,
         max_token_mismatch,
     )
+    written = parse_side("REF", ref), parse_side("CAND", cand)
+    threads = settings_from(config).embedded_threads
+    pool = worker_pool(threads)
+    try:
+        sides = open_sides(*written, lambda: pool)
+        window = window_of(*sides, max_length)
+        spaces = spaces_of(*sides, ref_space, cand_space)
+        pairs_from, gathered = gathered_pairs(*sides, Wanted(dataset, qrels, queries, depth, window))
+        question = Question(k, runs, window, resamples, seed, allow_few)
+        with progress_shown() as progress:
+            found = asyncio.run(_run(*sides, gathered, spaces, question, progress))
+    finally:
+        pool.close()
     report = parity_report(found, checks(found, limits), question, pairs_from)
     if out is not None:
-        _write(out, report)
+        write_out(out, orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     print_parity(report, Console())
     if not report["passed"]:
         raise typer.Exit(_OUTSIDE)
@@ -146,10 +145,3 @@ async def _run(
     finally:
         stages = [side.stage for side in (ref, cand) if isinstance(side, Live)]
         await asyncio.gather(*(stage.aclose() for stage in stages), return_exceptions=True)
-
-
-def _write(out: Path, report: object) -> None:
-    try:
-        out.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2) + b"\n")
-    except OSError as error:
-        raise ConfigError(f"{out}: cannot be written: {type(error).__name__}") from None

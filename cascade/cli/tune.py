@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from cascade.calibration.artefact import artefact_digest
-from cascade.cli.options import ConfigFile, settings_from
+from cascade.cli.options import ConfigFile, check_out, settings_from, write_out
 from cascade.cli.tune_inputs import LengthsFrom, candidates_of, deadline_of, stage_of, with_weights
 from cascade.cli.tune_parity import limits_of, unlike_first
 from cascade.cli.tune_tables import print_tuning
@@ -24,7 +24,6 @@ from cascade.errors import ConfigError
 from cascade.policy.release import Release
 from cascade.policy.tuning import Tuning, tuning_bytes
 from cascade.rollout.load import load_release, named_release, offline
-from cascade.rollout.whole_file import write_whole
 from cascade.telemetry.logs import configure_logging
 from cascade.tuning.lengths import LengthSamples
 from cascade.tuning.measuring import StageBench, read_tokens
@@ -83,8 +82,7 @@ def tune(
     Nothing is written before the end. Each step is told on stderr when it begins.
     """
     configure_logging("error", sys.stderr.buffer)
-    if not out.absolute().parent.is_dir():
-        raise ConfigError(f"--out {out}: its folder is not there")
+    check_out(out)
     if out.exists():
         raise ConfigError(f"--out {out}: is there already, and releases may name it; name another file")
     loaded = _release(release)
@@ -116,7 +114,7 @@ def tune(
     )
     found = _run(question, samples, bench)
     data = tuning_bytes(found)
-    write_whole(out, data)
+    write_out(out, data)
     print_tuning(found, samples.mean_pair(read_tokens(spec)), artefact_digest(data), Console())
 
 

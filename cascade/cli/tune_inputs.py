@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ __all__ = ["LengthsFrom", "TunedStage", "candidates_of", "deadline_of", "stage_o
 
 Count = Callable[[str], int]
 _MOST_CANDIDATES = 2048
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,8 @@ def with_weights(spec: OnnxStage, named: Sequence[str]) -> TunedStage:
         specs = {}
         for written in named:
             name, equals, folder = written.partition("=")
-            if not equals or not name or not folder or name in specs:
-                raise ConfigError("--weights: write NAME=FOLDER, each name once")
+            if not equals or not folder or name in specs or not _NAME.fullmatch(name):
+                raise ConfigError("--weights: write NAME=FOLDER, each name once, of letters, digits and ._-")
             specs[name] = spec.model_copy(update={"weights": Weights(folder=folder), "quantization": name})
     digests: dict[str, dict[str, str]] = {}
     for name, each in specs.items():

@@ -15,7 +15,8 @@ __all__ = ["print_tuning"]
 
 _METRICS: Final = {"pairs_per_s": "pairs/s", "goodput_per_s": "in time/s"}
 _TIES: Final = (
-    "a tie within the spread goes to the value that stands first; figures of different tables are no comparison"
+    "where a lead is within the spread the first value stays, else the simplest that is better than it beyond the spread; "
+    "figures of different tables are no comparison"
 )
 
 
@@ -54,7 +55,7 @@ def _chosen(tuning: Tuning, pair_tokens: float, digest: str, console: Console) -
         numbers = ", ".join(f"{name}: {value:g}" for name, value in batching if name != "mode")
         _line(console, f"release   batching: {{mode: token-budget}}   # by the tuning: {numbers}")
     _line(console, f'release   tuning: "{digest}"')
-    rate = f"{chosen.pairs_per_s.median:.1f},pair_tokens:{pair_tokens:.0f}"
+    rate = f"{chosen.pairs_per_s.median:.4g},pair_tokens:{pair_tokens:.0f}"
     _line(console, f"capacity  --throughput {tuning.stage}=pairs_per_s:{rate}")
 
 

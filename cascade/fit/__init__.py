@@ -3,9 +3,9 @@
 Raises ConfigError where scikit-learn is not installed.
 """
 
-from cascade.errors import ConfigError
+from cascade.errors import lacks_extra
 
 try:
     import sklearn as _  # noqa: F401 - to say at once what is missing
 except ImportError:
-    raise ConfigError("fitting needs cascade-rerank[fit]") from None
+    raise lacks_extra("fitting needs", "fit") from None

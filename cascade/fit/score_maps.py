@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,9 +11,10 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from cascade.calibration.artefact import IsotonicMap, PlattMap
-from cascade.fit.training import folds_of
+from cascade.fit.training import TrainingQuery, folds_of
+from cascade.replay.queries import ReplayedQuery
 
-__all__ = ["FittedMap", "fit_score_map"]
+__all__ = ["FittedMap", "fit_score_map", "fit_score_maps"]
 
 FloatArray = npt.NDArray[np.float64]
 FittedMap = tuple[PlattMap | IsotonicMap, dict[str, float]]
@@ -21,6 +23,30 @@ _FOLDS: Final = 5
 _LEAST_OF_EACH: Final = 50
 _CLIP: Final = 1e-4
 _POINTS: Final = 64
+
+
+def fit_score_maps(
+    queries: Sequence[ReplayedQuery], training: Sequence[TrainingQuery], seed: int
+) -> tuple[dict[str, PlattMap | IsotonicMap], list[str]]:
+    """Fit the map of each stage on the judged pairs that it scored; and say of each what was fitted, or why nothing was."""
+    maps: dict[str, PlattMap | IsotonicMap] = {}
+    told = []
+    if queries[0].judgement.silver:
+        return maps, ["score maps: not fitted without judgements"]
+    judged = [query.judgement.judged[: query.pairs] for query in queries]
+    relevant = np.concatenate([query.judgement.relevant[: query.pairs] for query in queries])
+    of_query = np.repeat(np.arange(len(queries)), [query.pairs for query in queries])
+    for name in ("small", "large"):
+        scores = np.concatenate([getattr(one, name) for one in training])
+        kept = np.concatenate(judged) & np.isfinite(scores)
+        fitted = fit_score_map(scores[kept], relevant[kept], of_query[kept], seed)
+        if fitted is None:
+            told.append(f"score map of {name}: not fitted: too few judged pairs of one kind, or it does not rise")
+            continue
+        maps[name], losses = fitted
+        figures = ", ".join(f"{kind} {loss:.5f}" for kind, loss in losses.items())
+        told.append(f"score map of {name}: {maps[name].kind}; log loss by query folds: {figures}")
+    return maps, told
 
 
 def fit_score_map(

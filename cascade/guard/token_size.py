@@ -31,6 +31,7 @@ def pair_tokens(query: Text, documents: Sequence[Text], max_length: int) -> int:
 
 
 def _tokens(text: str, most: int) -> int:
-    if len(text) >= most * 4:  # as long as is read in any script, so its bytes need not be counted
+    length = len(text)
+    if length >= most * 4:  # as long as is read in any script, so its bytes need not be counted
         return most
-    return len(text) * 2 // 7 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) // 3
+    return length * 2 // 7 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) // 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cascade.errors import ConfigError
 from cascade.parity.lists import CandidateList, Runs
@@ -160,8 +161,9 @@ def _labels(source: Source, rows: Sequence[int], max_length: int | None) -> dict
     """Return the labels that a table tells of its rows: source, class of the query, and length by its estimate."""
     told = source.table.attributes
     labels = {name: tuple(str(told[name][row]) for row in rows) for name in ("source", "q_class") if name in told}
-    if "tokens" in told and max_length is not None:
-        labels["length"] = tuple(length_label(float(told["tokens"][row]), max_length) for row in rows)
+    tokens: list[Any] = [told["tokens"][row] for row in rows] if "tokens" in told else [None]
+    if max_length is not None and None not in tokens:
+        labels["length"] = tuple(length_label(float(each), max_length) for each in tokens)
     return labels
 
 

@@ -75,7 +75,10 @@ def _options(name: str, written: str) -> dict[str, Any]:
             raise ConfigError(f"{name}: behind # of an endpoint write key=value, more of them after commas")
         told: Any = int(value) if value.isascii() and value.isdigit() else value
         if dot:
-            options.setdefault(first, {})[second] = told
+            keys = options.setdefault(first, {})
+            if not isinstance(keys, dict):
+                raise ConfigError(f"{name}: {first} is given as a whole and by its keys")
+            keys[second] = told
         else:
             options[first] = told
     return options

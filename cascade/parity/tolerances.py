@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
+from cascade.errors import ConfigError
 from cascade.parity.agreement import Agreement
 from cascade.parity.compare import Slice
 from cascade.parity.comparison import Comparison
@@ -23,7 +25,10 @@ _LEAST_QUERIES_OF_A_SLICE: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Tolerances:
-    """Limits. None for an error means: by the score space, and a quarter of the largest for the mean one."""
+    """Limits. None for an error means: by the score space, and a quarter of the largest for the mean one.
+
+    Raises ConfigError for one that is no finite number: a report holds no other.
+    """
 
     max_error: float | None = None
     max_mean_error: float | None = None
@@ -36,6 +41,12 @@ class Tolerances:
     max_missing: float = 0.0
     max_contrast_lost: int = 0
     max_token_mismatch: float = 0.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            limit = getattr(self, each.name)
+            if limit is not None and not math.isfinite(limit):
+                raise ConfigError(f"{each.name}: a limit is a finite number; to bear anything write a large one")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from cascade.calibration.calibrated import Calibration
 from cascade.guard.deadline import Clock
@@ -40,11 +39,7 @@ class Answering:
         candidates = request.candidates
         order, placed_by = merge(len(candidates), run.small, self._block(run))
         ranks_only = self._gives_ranks(placed_by[0])
-        scores = (
-            rank_scores(len(order))
-            if ranks_only
-            else outward_scores(order, placed_by, lambda stage, index: self._unit_score(run, stage, index))
-        )
+        scores = rank_scores(len(order)) if ranks_only else outward_scores(order, placed_by, self._unit_score(run))
         top_n = len(order) if request.top_n is None else min(request.top_n, len(order))
         results = tuple(
             RankedCandidate(index, candidates[index].id, score, stage)
@@ -98,10 +93,16 @@ class Answering:
         """
         return first is StageName.RETRIEVAL or self.stages[first].space is ScoreSpace.RANK
 
-    def _unit_score(self, run: Run, stage: StageName, index: int) -> float:
-        score = (run.large if stage is StageName.LARGE else run.small)[index]
-        name: Literal["small", "large"] = "large" if stage is StageName.LARGE else "small"
+    def _unit_score(self, run: Run) -> Callable[[StageName, int], float]:
+        """Return what gives the score in [0, 1] that a stage gave a candidate."""
+        spaces = {stage: asked.space for stage, asked in self.stages.items()}
         # Mode observe answers as before, its scores too.
         used = self.calibration if self.release.mode == "cascade" else None
-        relevance = None if used is None else used.relevance(name, score)
-        return to_unit(score, self.stages[stage].space) if relevance is None else relevance
+
+        def unit_score(stage: StageName, index: int) -> float:
+            is_large = stage is StageName.LARGE
+            score = (run.large if is_large else run.small)[index]
+            relevance = None if used is None else used.relevance("large" if is_large else "small", score)
+            return to_unit(score, spaces[stage]) if relevance is None else relevance
+
+        return unit_score

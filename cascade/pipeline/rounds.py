@@ -94,6 +94,7 @@ class Rounds:
         began = self._clock()
         done: Round | None = None
         outcome, code, sent = DegradedReason.INTERNAL_ERROR, "fault", len(indices)
+        queue_ms: float | None = None
         try:
             with asking_for(run.request.tenant):
                 scored = await ask(
@@ -110,7 +111,7 @@ class Rounds:
             by_index = dict(zip(indices, scored.scores, strict=True))
             done = _done(name, model, scored, (self._clock() - began) * 1000)
         except StageError as error:
-            outcome, code, sent = error.reason, error.code, error.sent
+            outcome, code, sent, queue_ms = error.reason, error.code, error.sent, error.queue_ms
             run.degrade(outcome)
             return {}
         except Exception as error:  # noqa: BLE001 - a stage's fault of ours costs its round, not the other stage's
@@ -124,7 +125,7 @@ class Rounds:
             elapsed_s = self._clock() - began
             run.awaited_s += elapsed_s
             if done is None:
-                done = Round(name, model, sent, 0, 0, 0, outcome, code, elapsed_s * 1000)
+                done = Round(name, model, sent, 0, 0, 0, outcome, code, elapsed_s * 1000, queue_ms=queue_ms)
             run.rounds.append(done)
         run.excluded |= {indices[position] for position in scored.excluded}
         return {index: score for index, score in by_index.items() if score is not None}

@@ -80,7 +80,7 @@ def outward_scores(
     zero evenly. An order that no stage scored carries (n - rank) / n with rank from zero.
     """
     count = len(order)
-    scored = sum(stage is not StageName.RETRIEVAL for stage in stages)
+    scored = count - stages.count(StageName.RETRIEVAL)
     if not scored:
         return rank_scores(count)
     scores: list[float] = []

@@ -34,7 +34,8 @@ class Collection:
 def load_collection(folder: Path, qrels: Path | None = None) -> Collection:
     """Read a collection. Judgements are optional unless ``qrels`` names their file.
 
-    Queries without a positive judgement are kept, judgements of unknown queries or documents too.
+    Queries without a positive judgement are kept, judgements of unknown queries or documents too. Halves of surrogate
+    pairs, which no stage can be sent, become question marks.
     Raises ConfigError naming file and line, never the text.
     """
     if not folder.is_dir():
@@ -78,7 +79,7 @@ def _texts(path: Path, digests: dict[str, str], *, titled: bool) -> Iterator[tup
         if name in seen:
             raise ConfigError(f"{where}: its _id was there before")
         seen.add(name)
-        yield name, f"{title} {text}".strip()
+        yield name, f"{title} {text}".strip().encode("utf-8", "replace").decode("utf-8")
     if not seen:
         raise ConfigError(f"{path}: empty")
 

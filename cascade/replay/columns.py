@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 
 __all__ = [
     "Column",
@@ -48,7 +48,7 @@ def need_arrow() -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
-        raise ConfigError("score tables need cascade-rerank[fit]") from None
+        raise lacks_extra("score tables need", "fit") from None
 
 
 def is_number(kind: Any) -> bool:

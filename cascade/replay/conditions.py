@@ -39,7 +39,15 @@ def depends_on(work: Collecting, embedder: Stage | None, sources: Mapping[str, s
             name: {"stage": sources[name], "fingerprint": asdict(stage.fingerprint)}
             for name, stage in work.stages.items()
         },
+        **_weights(work.stages if embedder is None else {**work.stages, DENSE: embedder}),
     }
+
+
+def _weights(stages: Mapping[str, Stage]) -> dict[str, dict[str, str]]:
+    """Return the digests of what stages inside the sidecar were loaded from; nothing where there is none to tell."""
+    observed = {name: stage.observed for name, stage in stages.items()}
+    known = {name: told.weights_sha256 for name, told in observed.items() if told is not None and told.weights_sha256}
+    return {"weights": known} if known else {}
 
 
 def _first_stage(depth: int, *, dense: bool) -> str:

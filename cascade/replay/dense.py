@@ -36,7 +36,7 @@ class DenseIndex:
 
     def __init__(self, collection: Collection, embedder: Embedder, vectors: Vectors) -> None:
         self._ids = list(collection.documents)
-        self._blank = np.array([not text.strip() for text in collection.documents.values()])
+        self._blank = np.array([Text(text).is_blank for text in collection.documents.values()])
         self._embedder = embedder
         self._vectors = vectors
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cascade.errors import ConfigError
+from cascade.errors import lacks_extra
 from cascade.replay.collection import Collection
 from cascade.replay.columns import FloatArray
 from cascade.replay.fusion import fused_order
@@ -40,7 +40,7 @@ class FirstStage:
         try:
             import bm25s
         except ImportError:
-            raise ConfigError("BM25 needs cascade-rerank[fit]") from None
+            raise lacks_extra("BM25 needs", "fit") from None
         self._ids = list(collection.documents)
         terms = [self._cut(text) for text in collection.documents.values()]
         self._index: Any = bm25s.BM25(method="lucene") if any(terms) else None

@@ -24,8 +24,8 @@ COLUMNS: Final[Mapping[str, StageName]] = {"small": StageName.SMALL, "large": St
 """The column of each stage where none is named."""
 _NO_TENANT: Final = "records"
 _RESERVED: Final = frozenset({"source", "tokens"})
-_SERVER: Final = ("model", "revision", "dtype", "version", "max_length")
-"""What a server says of itself that its scores depend on."""
+_SERVER: Final = ("model", "revision", "dtype", "version", "max_length", "weights_sha256")
+"""What a server says of itself that its scores depend on, the last of them not in records that were written before it was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +190,20 @@ def _of_last_server(
     """Return what was scored by servers that said of themselves what they said last, or nothing yet."""
     last: dict[StageName, tuple[Any, ...]] = {}
     for head in sorted(heads, key=lambda head: max(each.at for each in found[head.id].values())):
-        last |= {name: told for name, told in _servers(head).items() if told is not None}
+        for name, told in _servers(head).items():
+            if told is not None:  # one that tells no digest may be of any weights: those told last stand
+                last[name] = (*told[:-1], told[-1] or last.get(name, told)[-1])
     kept: list[_Kept] = []
     for head in heads:
-        if all(told in (None, last.get(name)) for name, told in _servers(head).items()):
+        if all(told is None or _alike(told, last[name]) for name, told in _servers(head).items()):
             kept += found[head.id].values()
         else:
             tally["other_server"] += len(found[head.id])
     return kept
+
+
+def _alike(told: tuple[Any, ...], last: tuple[Any, ...]) -> bool:
+    return told[:-1] == last[:-1] and (told[-1] == last[-1] or None in (told[-1], last[-1]))
 
 
 def _servers(head: HeadLine) -> dict[StageName, tuple[Any, ...] | None]:

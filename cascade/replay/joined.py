@@ -89,10 +89,19 @@ def _of_candidates(table: ScoreTable) -> Grades:
 
 
 def _conditions(every: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return what was collected how; what is told of a scorer in two tables must be the same."""
+    """Return what was collected how; what is told of a scorer in two tables, and of its weights, must be the same."""
     scorers: dict[str, Any] = {}
+    weights: dict[str, Any] = {}
     for conditions in every:
         for name, told in conditions.get("scorers", {}).items():
             if scorers.setdefault(name, told) != told:
                 raise ConfigError(f"column {name}: the tables were scored by different stages")
-    return {"joined": [dict(conditions) for conditions in every], "scorers": scorers}
+        for name, observed in conditions.get("observed", {}).items():
+            digest = (observed or {}).get("weights_sha256")
+            if digest is not None and weights.setdefault(name, digest) != digest:
+                raise ConfigError(f"column {name}: the tables were scored by a stage with different weights")
+    return {
+        "joined": [dict(conditions) for conditions in every],
+        "scorers": scorers,
+        "observed": {name: {"weights_sha256": digest} for name, digest in weights.items()},
+    }

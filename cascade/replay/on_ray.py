@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 from cascade.replay.runs import Run
 
 __all__ = ["ray_workers"]
@@ -31,7 +31,7 @@ def ray_workers(count: int | None = None) -> Iterator[Run]:
     try:
         import ray
     except ImportError:
-        raise ConfigError("--workers ray needs cascade-rerank[ray]") from None
+        raise lacks_extra("--workers ray needs", "ray") from None
     local: dict[str, Any] = {} if count is None else {"num_cpus": count, "address": "local"}
     try:
         ray.init(include_dashboard=False, log_to_driver=False, configure_logging=False, **local)

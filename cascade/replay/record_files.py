@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 from cascade.telemetry.record_rows import PARQUET_FORMAT, line_of
 
 __all__ = ["MOST_LINE_BYTES", "lines_of"]
@@ -47,7 +47,7 @@ def _of_parquet(file: BinaryIO, path: Path) -> Iterator[bytes]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise ConfigError(f"records {path}: Parquet needs cascade-rerank[fit]") from None
+        raise lacks_extra(f"records {path}: Parquet needs", "fit") from None
     try:
         opened = pq.ParquetFile(file, pre_buffer=False, buffer_size=_READ_BYTES)
         _check_version(opened, path)

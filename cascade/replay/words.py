@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from cascade.errors import ConfigError
+from cascade.errors import lacks_extra
 
 __all__ = ["DESCRIPTION", "term_cutter"]
 
@@ -44,7 +44,7 @@ def term_cutter() -> Callable[[str], list[str]]:
         import Stemmer
         from bm25s.stopwords import STOPWORDS_EN
     except ImportError:
-        raise ConfigError("BM25 needs cascade-rerank[fit]") from None
+        raise lacks_extra("BM25 needs", "fit") from None
     stop_words, stemmer = frozenset(STOPWORDS_EN), Stemmer.Stemmer("english")
 
     def stems(words: Sequence[str]) -> list[str]:

@@ -181,6 +181,11 @@ class Desk(Generic[Release]):
         told["desired"] = self._following.told()
         return told
 
+    @property
+    def state_fault(self) -> str | None:
+        """Return why what a restart goes on from could not be kept the last time, None where it could."""
+        return self._ledger.fault
+
     def history(self) -> list[dict[str, Any]]:
         """Return what happened, latest first, with the evidence of each step."""
         return [entry.model_dump(mode="json") for entry in reversed(self._ledger.remembered.history)]

@@ -15,7 +15,14 @@ from cascade.stages.fingerprint import completed, fingerprint_of
 from cascade.stages.serializers import serializer
 from cascade.types import Fingerprint, StageName
 
-__all__ = ["FINGERPRINT_FIELDS", "Difference", "first_said", "fitted_for_others", "not_as_declared"]
+__all__ = [
+    "FINGERPRINT_FIELDS",
+    "Difference",
+    "first_said",
+    "fitted_for_others",
+    "fitted_on_other_weights",
+    "not_as_declared",
+]
 
 FINGERPRINT_FIELDS: Final = tuple(item.name for item in fields(Fingerprint))
 _OPTIONAL: Final = frozenset({"revision", "tokenizer_revision"})
@@ -82,6 +89,22 @@ def _differences(stage: StageName, declared: Fingerprint, identity: ScorerIdenti
         unsaid = name in _OPTIONAL and (fitted is None or mine is None)
         unset = isinstance(mine, str) and UNSET in mine
         yield Difference(stage, f"{name}: declared {mine}, fitted on {fitted}", known=not (unsaid or unset))
+
+
+def fitted_on_other_weights(stage: StageName, artefact: Scored, observed: Observed) -> list[str]:
+    """Return where a stage inside the sidecar was loaded from other files than those whose scores an artefact is of.
+
+    Nothing is held against what either does not know.
+    """
+    identity = artefact.small if stage is StageName.SMALL else artefact.large
+    fitted, loaded = identity.weights_sha256, observed.weights_sha256
+    if None in (fitted, loaded) or fitted == loaded:
+        return []
+    return [f"weights: loaded from files of {_short(loaded)}, fitted on {_short(fitted)}"]
+
+
+def _short(digest: str | None) -> str:
+    return f"sha256 {(digest or '')[:12]}…"
 
 
 def not_as_declared(spec: StageBase, first: Observed, now: Observed) -> list[str]:

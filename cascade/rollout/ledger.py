@@ -27,7 +27,8 @@ _ENDS: Final = {
 class Ledger:
     """Hold what is remembered of rollouts, and keep it where there is a place for it.
 
-    ``now`` is the wall clock. ``ended`` is told of each rollout that ends, by what came of it. That it cannot be kept, on a
+    ``now`` is the wall clock. ``ended`` is told of each rollout that ends, by what came of it, and ``kept`` of each try to keep
+    it, whether that was good; ``fault`` is why the last was not, else None. That it cannot be kept, on a
     full disk say, is told once, and again after it was well; the rollout goes on.
     """
 
@@ -39,6 +40,7 @@ class Ledger:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         off_loop: OffLoop = asyncio.to_thread,
         ended: Callable[[str], None] = lambda outcome: None,
+        kept: Callable[[bool], None] = lambda good: None,
     ) -> None:
         self.remembered = remembered or Remembered()
         self._keeps = keeps
@@ -46,7 +48,8 @@ class Ledger:
         self._off_loop = off_loop
         self._ended = ended
         self._kept: Remembered | None = None
-        self._failed = False
+        self._tell_kept = kept
+        self.fault: str | None = None
         self._one = asyncio.Lock()
         self._writing: asyncio.Future[None] | None = None
 
@@ -93,10 +96,12 @@ class Ledger:
             try:
                 await asyncio.shield(self._writing)
             except OSError as error:
-                if not self._failed:
+                if self.fault is None:
                     note("error", "rollout state cannot be kept", why=why_not(error))
-                self._failed = True
+                self.fault = why_not(error)
+                self._tell_kept(False)
                 return
-            if self._failed:
+            if self.fault is not None:
                 note("info", "rollout state is kept again")
-            self._kept, self._failed = remembered, False
+            self._kept, self.fault = remembered, None
+            self._tell_kept(True)

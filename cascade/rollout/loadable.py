@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 from cascade.policy.release import EmbeddingStage, OnnxStage, Release, Weights
 from cascade.stages.build import build_stages, specs_of
 from cascade.stages.engine.workers import worker_pool
@@ -63,4 +63,4 @@ def _check_libraries() -> None:
         try:
             importlib.import_module(name)
         except ImportError:
-            raise ConfigError(f"embedded stages need {name}; install cascade-rerank[embedded]") from None
+            raise lacks_extra(f"embedded stages need {name}; install", "embedded") from None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 from cascade.rollout.artefacts import read_bounded
 from cascade.rollout.names import SIGNATURE_NAME
 
@@ -189,4 +189,4 @@ def _need_cryptography() -> None:
     try:
         import cryptography  # noqa: F401
     except ImportError:
-        raise ConfigError("signatures need cryptography; install cascade-rerank[sign]") from None
+        raise lacks_extra("signatures need cryptography; install", "sign") from None

@@ -160,7 +160,10 @@ def _open_tls(settings: Settings, metrics: ListenerMetrics) -> dict[Listener, Li
         )
         for listener in LISTENERS
     }
-    return {listener: tls for listener, tls in opened.items() if tls is not None}
+    found = {listener: tls for listener, tls in opened.items() if tls is not None}
+    for tls in found.values():
+        tls.tell()
+    return found
 
 
 def _connections(settings: Settings, metrics: ListenerMetrics) -> dict[Listener, Connections]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from cascade.calibration.calibrated import Calibration
 from cascade.policy.release import Release
 from cascade.rollout.bundle import Bundle
-from cascade.rollout.identity import first_said, fitted_for_others, not_as_declared
+from cascade.rollout.identity import first_said, fitted_for_others, fitted_on_other_weights, not_as_declared
 from cascade.stages.base import Observed, Stage
 from cascade.stages.build import specs_of
 from cascade.telemetry.logs import note
@@ -32,7 +32,7 @@ class CalibrationUse:
 
     ``digest`` is None where the release names none. ``unfit`` says why it cannot be used at all: it is
     missing, altered, or fitted for other stages; then ``calibration`` is None. ``unlike`` says by stage where a server
-    is not, or no longer, as declared: then the safe mode decides for as long as that holds. ``uncompared`` says what
+    is not, or no longer, as declared, or weights are not those that it was fitted on: then the safe mode decides for as long as that holds. ``uncompared`` says what
     the calibration does not know of its stages, ``first`` is what each server said at first, and ``told`` the reasons
     that the log has.
     """
@@ -63,7 +63,10 @@ class CalibrationUse:
             observed = stages[name].observed
             if observed is not None:
                 self.first[name] = first_said(self.first.get(name), observed)
-                self.unlike[name] = tuple(not_as_declared(spec, self.first[name], observed))
+                lines = not_as_declared(spec, self.first[name], observed)
+                if self.calibration is not None:
+                    lines += fitted_on_other_weights(name, self.calibration.artefact, observed)
+                self.unlike[name] = tuple(lines)
 
     def tell(self, **of: str) -> None:
         """Write to the log what has changed since it was last told, with the fields ``of``."""

@@ -71,6 +71,7 @@ async def _serve(settings: Settings) -> None:
 
             async def begin() -> None:
                 await start_stages(service)
+                await ends.enter_async_context(start.starts.settling(stopping))
                 service.desk = await ends.enter_async_context(open_desk(service, settings, start))
 
             await _run(service, settings, begin, public_socket, admin_socket, stopping)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from cascade.errors import ConfigError
-from cascade.rollout.activation import Refused
+from cascade.rollout.activation import ActivationStep, Refused
 from cascade.rollout.bundle import Bundle, load_bundle
 from cascade.rollout.finding import find_release
 from cascade.rollout.history import Keeps, Remembered, StateFile
@@ -21,9 +21,10 @@ from cascade.rollout.signing import ReleaseKeys, keys_in
 from cascade.rollout.sources.looking import Looking, ReleaseSource
 from cascade.rollout.sources.opening import release_source
 from cascade.rollout.store import ReleaseStore, open_store
+from cascade.rollout.unsettled import MOST_UNSETTLED, SETTLES_S, UnsettledStarts
 from cascade.server.reading import nameable
 from cascade.server.settings import Settings
-from cascade.server.start_choices import Place, StartChoices
+from cascade.server.start_choices import PassedOver, Place, StartChoices
 from cascade.telemetry.folders import why_not
 from cascade.telemetry.logs import note
 from cascade.telemetry.sole import sole
@@ -31,6 +32,7 @@ from cascade.telemetry.sole import sole
 __all__ = ["Begun", "StateWithStore", "begun"]
 
 _LOCK: Final = "lock"
+_CUT_OFF: Final = "the process was killed {} times in a row before it had served for {:.0f} s with it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class Begun:
     """What a process starts with.
 
     ``choices`` are what it may serve, ``before`` is what an earlier process left, and ``source`` what names the desired
-    release where that is watched. ``named`` is the digest of what settings name where that is not watched.
+    release where that is watched. ``named`` is the digest of what settings name where that is not watched. ``starts`` counts
+    those that do not settle.
     """
 
     choices: StartChoices
@@ -48,6 +51,7 @@ class Begun:
     before: Remembered
     source: ReleaseSource | None
     named: str | None
+    starts: UnsettledStarts
 
     @property
     def remembered(self) -> Remembered:
@@ -98,7 +102,8 @@ async def begun(settings: Settings, environment: Mapping[str, str] = os.environ)
 
     What decided all traffic before the last end of the process; what did so before it, the latest first; the release
     that settings name. That one is the first where settings name it anew and it is not watched; where it is, it comes
-    in by its steps. What a rollout took back is the last. Raises ConfigError where none can be loaded.
+    in by its steps. What a rollout took back is the last, and before it what starts did not settle with. Raises ConfigError
+    where none can be loaded.
     """
     keys = keys_in(settings.release_keys_file)
     if settings.releases_folder is not None and not settings.releases_folder.is_dir():
@@ -126,10 +131,19 @@ async def begun(settings: Settings, environment: Mapping[str, str] = os.environ)
         if before.candidate is not None:
             stored.path(before.candidate.digest)
         named, fault = await _named(place, source, stored)
+        starts = UnsettledStarts(store.folder)
+        places, unsettled = _places(settings, before, stored, named, starts)
+
+        def keep(chosen: Bundle) -> None:
+            stored.keep(chosen)
+            if before.candidate is None:  # else what is tried may be what ends the process
+                starts.begin(chosen.loaded.digest)
+
         choices = StartChoices(
-            _places(settings, before, stored, named),
-            keep=stored.keep,
+            places,
+            keep=keep,
             taken_back=before.taken_back(),
+            passed_over=unsettled,
             named=None if named is None else named.loaded.digest,
             fault=fault,
         )
@@ -138,7 +152,10 @@ async def begun(settings: Settings, environment: Mapping[str, str] = os.environ)
             served = {"release": loaded.release.release, "digest": loaded.digest}
             note("error", "the release that is desired cannot be used; the last good one serves", why=fault, **served)
         said = None if named is None or settings.watch_release else named.loaded.digest
-        yield Begun(choices, store, keys, keeps, before, source if settings.watch_release else None, said)
+        try:
+            yield Begun(choices, store, keys, keeps, before, source if settings.watch_release else None, said, starts)
+        finally:
+            starts.settle()
 
 
 @contextmanager
@@ -159,8 +176,13 @@ def _tell_fault(error: BaseException) -> None:
     note("error", "the release cannot be looked at", why=type(error).__name__)
 
 
-def _places(settings: Settings, before: Remembered, stored: _Stored, named: Bundle | None) -> list[Place]:
-    """Return what may be served, in order."""
+def _places(
+    settings: Settings, before: Remembered, stored: _Stored, named: Bundle | None, starts: UnsettledStarts
+) -> tuple[list[Place], list[PassedOver]]:
+    """Return what may be served, in order, and what of it comes later since starts with it did not settle.
+
+    That is so only where another one that was good before can take its place.
+    """
     stable = None if before.stable is None else before.stable.digest
     digests = dict.fromkeys(digest for digest in (stable, *stored.store.goods()) if digest is not None)
     kept = [Place(digest, before.name_of(digest), partial(_kept, digest, stored, named)) for digest in digests]
@@ -173,7 +195,18 @@ def _places(settings: Settings, before: Remembered, stored: _Stored, named: Bund
         after = 0 if anew else 1 if loaded.digest == stable else len(kept)
         found = [*kept[:after], held, *kept[after:]]
     taken_back = before.taken_back()
-    return [*found[:1], *sorted(found[1:], key=lambda place: place.digest in taken_back)]
+    unsettled = {place.digest: place for place in found if starts.count(place.digest) >= MOST_UNSETTLED}
+    if not any(digest not in unsettled and digest not in taken_back for digest in digests):
+        unsettled = {}
+    first = found[0] if found else None
+
+    def late(place: Place) -> tuple[bool, bool]:
+        return place.digest in taken_back and place is not first, place.digest in unsettled
+
+    return sorted(found, key=late), [
+        PassedOver(place.name, digest, ActivationStep.START, _CUT_OFF.format(starts.count(digest), SETTLES_S))
+        for digest, place in unsettled.items()
+    ]
 
 
 def _kept(digest: str, stored: _Stored, named: Bundle | None) -> Bundle:

@@ -40,7 +40,8 @@ async def open_desk(
 ) -> AsyncIterator[Desk[ActiveRelease]]:
     """Give the desk that moves a service's traffic; its loop is not run yet. At the end the candidate is given back."""
     traffic, faults, clock = service.traffic, service.faults, service.clock
-    ledger = Ledger(begun.remembered, begun.keeps, ended=service.metrics.arms.rolled_out)
+    arms = service.metrics.arms
+    ledger = Ledger(begun.remembered, begun.keeps, ended=arms.rolled_out, kept=arms.state_kept)
     gold: dict[str, GoldQueries] = {}
 
     def prepare(bundle: Bundle) -> None:

@@ -40,9 +40,10 @@ class PassedOver:
 class StartChoices:
     """Hold the release that is to serve, and the next ones where it cannot.
 
-    ``bundle`` is that of the moment and ``passed_over`` those before it. ``keep`` has one in the store for a later start.
-    ``taken_back`` are the digests of what a rollout took back, ``fault`` says why the release that settings name cannot
-    be read, and ``named`` is its digest where it can. Raises ConfigError where none can be loaded, and tells why of each.
+    ``bundle`` is that of the moment and ``passed_over`` what does not serve and why: at first what comes later in ``places``
+    than it would, then what could not be served. ``keep`` has one in the store for a later start. ``taken_back`` are the
+    digests of what a rollout took back, ``fault`` says why the release that settings name cannot be read, and ``named`` is its
+    digest where it can. Raises ConfigError where none can be loaded, and tells why of each.
     """
 
     def __init__(
@@ -50,17 +51,19 @@ class StartChoices:
         places: Iterable[Place],
         *,
         keep: Callable[[Bundle], None] = lambda bundle: None,
+        passed_over: Iterable[PassedOver] = (),
         taken_back: Collection[str] = (),
         named: str | None = None,
         fault: str | None = None,
     ) -> None:
-        self.passed_over: list[PassedOver] = []
+        self.passed_over = list(passed_over)
+        self._tried: set[str] = set()
         self._left = deque(places)
         self._keep = keep
         self._taken_back = taken_back
         self._named = named
         self._fault = fault
-        self._told = 0
+        self._told: set[PassedOver] = set()
         self.bundle = self._next(ConfigError(fault or "release: there is none"))
 
     @classmethod
@@ -82,6 +85,7 @@ class StartChoices:
     async def pass_over(self, step: ActivationStep, error: Exception) -> None:
         """Go on to the next one. Where there is none, raises ConfigError with the reasons of all, or ``error`` if it is the only one."""
         loaded = self.bundle.loaded
+        self._tried.add(loaded.digest)
         self._pass_over(loaded.digest, loaded.release.release, step, error)
         self.bundle = await asyncio.to_thread(self._next, error)
 
@@ -105,7 +109,7 @@ class StartChoices:
         """Return the next one that loads, and tell what came to nothing since; where none does, who ends tells it."""
         while self._left:
             place = self._left.popleft()
-            if any(one.digest == place.digest and one.step is not ActivationStep.READ for one in self.passed_over):
+            if place.digest in self._tried:
                 continue
             try:
                 bundle = place.load()
@@ -113,9 +117,11 @@ class StartChoices:
                 error = unread
                 self._pass_over(place.digest, place.name, ActivationStep.READ, unread)
                 continue
-            for one in self.passed_over[self._told :]:
-                note("error", "a release cannot be served at this start", **asdict(one))
-            self._told = len(self.passed_over)
+            self.passed_over = [one for one in self.passed_over if not _was_only_late(one, place)]
+            for one in self.passed_over:
+                if one not in self._told:
+                    note("error", "a release cannot be served at this start", **asdict(one))
+            self._told.update(self.passed_over)
             self._keep(bundle)
             return bundle
         why = [f"{one.release or one.digest}: {one.step}: {one.why}" for one in self.passed_over]
@@ -128,3 +134,8 @@ class StartChoices:
     def _pass_over(self, digest: str, name: str, step: ActivationStep, error: Exception) -> None:
         why = str(error) if isinstance(error, ConfigError) else f"an internal fault: {type(error).__name__}"
         self.passed_over.append(PassedOver(name, digest, step, why))
+
+
+def _was_only_late(one: PassedOver, place: Place) -> bool:
+    """Tell whether what was passed over is what loads now: not for a kept bundle that cannot be read, but for coming later."""
+    return one.digest == place.digest and one.step is not ActivationStep.READ

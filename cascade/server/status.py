@@ -36,6 +36,9 @@ def status(service: Service) -> dict[str, Any]:
             "passed_over": [asdict(each) for each in service.choices.passed_over],
             "taken_back": service.choices.was_taken_back,
         },
+        "rollout": {
+            "state_fault": None if service.desk is None else service.desk.state_fault,
+        },
         **_of(traffic.stable, service),
         "candidate": None if traffic.candidate is None else {"share": traffic.share, **_of(traffic.candidate, service)},
     }

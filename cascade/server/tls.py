@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Final, Literal
 
 from cascade.server.handshakes import Handshakes
 from cascade.server.settings import Settings
-from cascade.stages.certificates import KeyPair, Pem, RenewedContext, expires_at, server_context
+from cascade.stages.certificates import KeyPair, Pem, RenewedContext, chain_faults, expires_at, server_context
+from cascade.telemetry.logs import note
 from cascade.telemetry.rereading import Reread
 
 __all__ = ["LISTENERS", "Listener", "ListenerTls", "TlsFiles", "check_tls", "open_tls", "tls_files"]
@@ -36,6 +38,7 @@ class TlsFiles:
 class _Read:
     context: ssl.SSLContext
     expires: float
+    chain_faults: list[str]
 
 
 class ListenerTls:
@@ -54,7 +57,8 @@ class ListenerTls:
         def read() -> _Read:
             context = server_context(files.pair, files.client_ca)
             ends = expires_at(files.pair, for_server=True)
-            return _Read(context if handshakes is None else handshakes.watch(context), ends)
+            chain = chain_faults(files.pair, time.time())
+            return _Read(context if handshakes is None else handshakes.watch(context), ends, chain)
 
         self._read = Reread(
             files.paths,
@@ -63,6 +67,7 @@ class ListenerTls:
             setting=files.pair.certificate.name,
             reloaded=reloaded,
         )
+        self._certificate = files.pair.certificate
         self.asks_clients = files.client_ca is not None
         self.context = RenewedContext(self._read.held.context)
 
@@ -71,10 +76,23 @@ class ListenerTls:
         """Return when the certificate ends, in seconds since 1970."""
         return self._read.held.expires
 
+    @property
+    def chain_faults(self) -> list[str]:
+        """Return what is amiss with the certificates behind the listener's own, by which clients find its authority."""
+        return [f"{self._certificate}: {fault}" for fault in self._read.held.chain_faults]
+
+    def tell(self) -> None:
+        """Tell that in the log: it is served all the same, and there may be clients that do not trust it."""
+        for fault in self.chain_faults:
+            note("warning", "certificate chain", setting=self._certificate.name, why=fault)
+
     def look(self) -> None:
         """Read the files again if one has changed; connections that begin from then on have what they hold."""
+        before = self._read.held
         self._read.look()
         self.context.current = self._read.held.context
+        if self._read.held is not before:
+            self.tell()
 
     async def watch(self, seconds: float) -> None:
         """Look again and again, ``seconds`` apart."""
@@ -106,7 +124,7 @@ def open_tls(
     return None if files is None else ListenerTls(files, reloaded=reloaded, handshakes=handshakes)
 
 
-def check_tls(settings: Settings) -> None:
-    """Read the files of TLS that settings name. Raises ConfigError."""
-    for listener in LISTENERS:
-        open_tls(settings, listener)
+def check_tls(settings: Settings) -> list[str]:
+    """Read the files of TLS that settings name; return what is amiss with chains in them. Raises ConfigError."""
+    opened = [open_tls(settings, listener) for listener in LISTENERS]
+    return [fault for tls in opened if tls is not None for fault in tls.chain_faults]

@@ -11,7 +11,7 @@ from typing import Final
 
 from starlette.requests import Request
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 from cascade.server.routes import RerankRoute
 from cascade.server.service import Service
 from cascade.server.trace_settings import TraceSettings
@@ -75,7 +75,7 @@ def _export(settings: TraceSettings) -> SpanExport | None:
     try:
         from cascade.telemetry.otlp import open_export
     except ImportError:
-        raise ConfigError('tracing: otlp needs cascade-rerank[otel]; in a clone: pip install ".[otel]"') from None
+        raise lacks_extra("tracing: otlp needs", "otel") from None
     return open_export(settings.trace_endpoint, _headers_in(settings.trace_headers_file))
 
 

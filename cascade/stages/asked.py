@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from cascade.errors import StageTimeout
 from cascade.guard.deadline import Clock, Deadline
@@ -12,6 +13,8 @@ from cascade.text import Text
 from cascade.types import StageScores
 
 __all__ = ["ask"]
+
+_NO_TIME: Final = "no_time"
 
 
 async def ask(
@@ -33,8 +36,10 @@ async def ask(
     began = clock()
     try:
         scored = await stage.score(query, documents, deadline=deadline, call_id=call_id, instruction=instruction)
-    except StageTimeout:
-        stage.expected.gave_up(tokens, (clock() - began) * 1000, fit)
+    except StageTimeout as fault:
+        # one that is given up beforehand would have taken longer than all of its time
+        ms = fault.budget_ms if fault.code == _NO_TIME else (clock() - began) * 1000
+        stage.expected.gave_up(tokens, ms, fit)
         raise
     in_time = deadline.remaining_ms() > 0  # else the loop was late, and its timer later still
     keep = stage.expected.ended if in_time else stage.expected.gave_up

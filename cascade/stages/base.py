@@ -22,7 +22,8 @@ _SILENT_SECONDS: Final = 10 * _STALE_SECONDS
 class Observed:
     """What a server says of itself. None where it does not say.
 
-    ``attention`` is how a model inside the sidecar was found to run, and why so where something else was asked for.
+    ``attention`` is how a model inside the sidecar was found to run, and why so where something else was asked for, and
+    ``weights_sha256`` the digest of the files that it was loaded from.
     """
 
     model: str | None = None
@@ -33,6 +34,7 @@ class Observed:
     max_texts: int | None = None
     max_in_flight_texts: int | None = None
     attention: str | None = None
+    weights_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import ssl
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from cascade.errors import ConfigError
 
-__all__ = ["KeyPair", "Pem", "RenewedContext", "client_context", "expires_at", "server_context"]
+__all__ = ["KeyPair", "Pem", "RenewedContext", "chain_faults", "client_context", "expires_at", "server_context"]
 
 _MOST_BYTES: Final = 1_000_000
+_BLOCK: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_NO_CHECK_TIME: Final = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME, which Python does not name."""
 _FLIGHTS: Final = 8
 """More than a handshake has, of either version."""
 _WHY: Final = {
@@ -85,11 +90,12 @@ class RenewedContext(ssl.SSLContext):
 def server_context(pair: KeyPair, client_ca: Pem | None) -> ssl.SSLContext:
     """Return a listener's context, TLS 1.2 or newer; with ``client_ca`` it asks every client for a certificate.
 
-    Raises ConfigError for files that cannot be used: of another key, expired, not yet valid, or not for a server.
+    Raises ConfigError for files that cannot be used: of another key, expired, not yet valid, or not for a server. The dates
+    and the signature of the one that issued the certificate count too, where it is in the file; of those behind it `chain_faults` tells.
     """
     context = _loaded(ssl.PROTOCOL_TLS_SERVER, pair)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    _handshake(pair, context, _trusting(ssl.PROTOCOL_TLS_CLIENT, pair))
+    _shown(pair, context)
     if client_ca is not None:
         client_ca.check(b"-----BEGIN CERTIFICATE-----", "certificate")
         context.verify_mode = ssl.CERT_REQUIRED
@@ -125,7 +131,7 @@ def expires_at(pair: KeyPair, *, for_server: bool) -> float:
     Raises ConfigError as `server_context` does.
     """
     if for_server:
-        told = _handshake(pair, _loaded(ssl.PROTOCOL_TLS_SERVER, pair), _trusting(ssl.PROTOCOL_TLS_CLIENT, pair))
+        told = _shown(pair, _loaded(ssl.PROTOCOL_TLS_SERVER, pair))
     else:
         asking = _loaded(ssl.PROTOCOL_TLS_CLIENT, pair)
         asking.check_hostname, asking.verify_mode = False, ssl.CERT_NONE  # of itself, in memory
@@ -134,8 +140,83 @@ def expires_at(pair: KeyPair, *, for_server: bool) -> float:
         told = _handshake(pair, asked, asking)
     chain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     chain.load_verify_locations(cafile=pair.certificate.path)
-    ends = [told, *(str(each["notAfter"]) for each in chain.get_ca_certs())]
+    ends = [str(each["notAfter"]) for each in (told, *chain.get_ca_certs())]
     return min(float(ssl.cert_time_to_seconds(each)) for each in ends)
+
+
+def chain_faults(pair: KeyPair, now: float) -> list[str]:
+    """Return what is amiss with the certificates behind a listener's own, by which clients find its authority.
+
+    One has expired or is not valid yet, is no authority's, or has not issued the one before it; ``now`` is in seconds since
+    1970. Raises ConfigError as `server_context` does, but for dates.
+    """
+    blocks = [block.decode() for block in _BLOCK.findall(pair.certificate.read())]
+    if len(blocks) < 2:
+        return []
+    server = _loaded(ssl.PROTOCOL_TLS_SERVER, pair)
+    faults: list[str] = []
+    issuer, leads = _handshake(pair, server, _timeless(pair))["issuer"], True
+    for number, block in enumerate(blocks[1:], 2):
+        told = _authority(block)
+        if told is None:  # of what stands behind it nothing can be said
+            return [*faults, f"certificate {number} is no authority's"]
+        which = f"certificate {number} ({_named(told['subject'])})"
+        if now < ssl.cert_time_to_seconds(told["notBefore"]):
+            faults.append(f"{which} is not valid before {told['notBefore']}")
+        if now > ssl.cert_time_to_seconds(told["notAfter"]):
+            faults.append(f"{which} expired {told['notAfter']}")
+        if _folded(told["subject"]) != _folded(issuer):
+            faults.append(f"{which} has not issued the one before it")
+            leads = False
+        issuer = told["issuer"]
+    if leads and (why := _why_not_to(blocks[-1], pair, server)) is not None:
+        faults.append(f"the first does not lead to the last: {why}")
+    return faults
+
+
+def _shown(pair: KeyPair, server: ssl.SSLContext) -> dict[str, Any]:
+    """Return what a listener's certificate says. Raises ConfigError for it and for the one that issued it, and names that."""
+    try:
+        return _handshake(pair, server, _trusting(ssl.PROTOCOL_TLS_CLIENT, pair))
+    except ConfigError as error:
+        why = "; ".join([str(error), *chain_faults(pair, time.time())])
+    raise ConfigError(why)
+
+
+def _why_not_to(last: str, pair: KeyPair, server: ssl.SSLContext) -> str | None:
+    """Return why a client that trusts the last certificate alone would not trust the first, None where it would; dates aside."""
+    try:
+        _handshake(pair, server, _timeless(pair, only=last))
+    except ConfigError as error:
+        return str(error).removeprefix(f"{pair.certificate}: ")
+    return None
+
+
+def _timeless(pair: KeyPair, *, only: str | None = None) -> ssl.SSLContext:
+    """Return a client as `_trusting` does, to which dates are nothing."""
+    client = _trusting(ssl.PROTOCOL_TLS_CLIENT, pair, only=only)
+    client.verify_flags |= ssl.VerifyFlags(_NO_CHECK_TIME)
+    return client
+
+
+def _authority(block: str) -> dict[str, Any] | None:
+    """Return what a certificate says, None where it is no authority's."""
+    holding = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        holding.load_verify_locations(cadata=block)
+    except (ValueError, ssl.SSLError):
+        return None
+    return next(iter(holding.get_ca_certs()), None)
+
+
+def _named(subject: Any) -> str:
+    fields = dict(field for fields in subject for field in fields)
+    return str(fields.get("commonName") or fields.get("organizationName") or "without a name")
+
+
+def _folded(name: Any) -> str:
+    """Return a name as it is compared: case and runs of spaces do not count."""
+    return " ".join(str(name).casefold().split())
 
 
 def _loaded(protocol: int, pair: KeyPair) -> ssl.SSLContext:
@@ -172,21 +253,21 @@ def _unloadable(pair: KeyPair, error: Exception, *, asked: bool) -> str:
     return f"{pair.certificate}, {pair.key}: cannot be used: {reason or type(error).__name__}"
 
 
-def _trusting(protocol: int, pair: KeyPair) -> ssl.SSLContext:
-    """Return what trusts a certificate for itself, so that all else about it is looked at."""
+def _trusting(protocol: int, pair: KeyPair, *, only: str | None = None) -> ssl.SSLContext:
+    """Return what trusts the certificates of a pair for themselves, or one of them, so that all else is looked at."""
     context = ssl.SSLContext(protocol)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
-        context.load_verify_locations(cafile=pair.certificate.path)
+        context.load_verify_locations(cafile=None if only else pair.certificate.path, cadata=only)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"{pair.certificate}: cannot be used: {type(error).__name__}") from None
     return context
 
 
-def _handshake(pair: KeyPair, server: ssl.SSLContext, client: ssl.SSLContext) -> str:
-    """Connect the two in memory; return the end of the certificate that one of them shows. Raises ConfigError."""
+def _handshake(pair: KeyPair, server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
+    """Connect the two in memory; return what the certificate says that one of them shows. Raises ConfigError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = (client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True))
     try:
@@ -198,5 +279,4 @@ def _handshake(pair: KeyPair, server: ssl.SSLContext, client: ssl.SSLContext) ->
         raise ConfigError(f"{pair.certificate}: {_WHY.get(error.verify_code, error.verify_message)}") from None
     except ssl.SSLError as error:
         raise ConfigError(f"{pair.certificate}: cannot be used: {error.reason}") from None
-    shown = next(filter(None, (end.getpeercert() for end in ends)), None)
-    return str((shown or {})["notAfter"])
+    return next(filter(None, (end.getpeercert() for end in ends)), {})

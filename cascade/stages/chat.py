@@ -15,18 +15,11 @@ from cascade.stages.chunking import Clip
 from cascade.stages.list_answers import read_order
 from cascade.stages.list_prompt import ListForm
 from cascade.stages.upstream import Reply
-from cascade.stages.vllm import look_at_models
-from cascade.stages.wire import ChunkAnswer, Fault, FaultKind, Getter, common_fault, error_text, number_after, object_of
+from cascade.stages.vllm_server import look_at_models, server_fault
+from cascade.stages.wire import ChunkAnswer, Fault, FaultKind, Getter, common_fault, error_text, object_of
 
 __all__ = ["ChatWire", "answer_tokens", "prose_bytes"]
 
-_LIMIT: Final = re.compile(r"maximum (?:context|model|input) length (?:is|of) (\d+)")
-_GIVEN: Final = re.compile(
-    r"(?:requested|contains|has|least|resulted in|were given|passed) (?:at least |a total of )?(\d+)\b(?! output| characters)"
-)
-"""What was counted of the prompt, or of it and the answer: not the room that was asked for, nor characters."""
-_AT_LEAST: Final = re.compile(r"at least \d+")
-_NO_MODEL: Final = re.compile(r"model .{0,300} does not exist", re.DOTALL)
 _NO_CHAT: Final = re.compile(r"does not support .{0,40}API|chat template", re.IGNORECASE)
 _A_PASSAGE: Final = 8
 _BESIDE: Final = 16
@@ -100,16 +93,11 @@ class ChatWire:
 
     def fault(self, reply: Reply) -> Fault:
         message = error_text(object_of(reply))
+        if (known := server_fault(reply.status, message)) is not None:
+            return known
         match reply.status:
-            case 404 if _NO_MODEL.search(message):
-                return Fault(FaultKind.UNUSABLE, "unknown_model")
-            case 400 | 500 if (limit := number_after(_LIMIT, message)) is not None:
-                at_least = _AT_LEAST.search(message) is not None
-                return Fault(FaultKind.TOO_LONG, "too_long", limit, number_after(_GIVEN, message), at_least)
             case 400 | 501 if _NO_CHAT.search(message):
                 return Fault(FaultKind.UNUSABLE, "no_chat")
-            case 413:
-                return Fault(FaultKind.TOO_MANY_BYTES, "payload_limit")
             case _:
                 return common_fault(reply.status)
 

@@ -57,21 +57,18 @@ def plan_chunks(pieces: Sequence[Piece], limits: ChunkLimits, *, query_tokens: i
     The query is repeated in every pair, so a pair costs its tokens and the query's.
     """
     chunks: list[list[Piece]] = []
+    chunk: list[Piece] = []
+    most_texts, most_bytes, most_tokens, pair_tokens = limits.texts, limits.bytes, limits.tokens, limits.pair_tokens
     size = tokens = 0
     for piece in pieces:
-        cost = piece.tokens + query_tokens
-        if limits.pair_tokens is not None:
-            cost = min(cost, limits.pair_tokens)
-        full = (
-            not chunks
-            or len(chunks[-1]) >= limits.texts
-            or size + len(piece.encoded) + 1 > limits.bytes
-            or tokens + cost > limits.tokens
-        )
-        if full:
-            chunks.append([])
+        cost, length = piece.tokens + query_tokens, len(piece.encoded) + 1
+        if pair_tokens is not None and cost > pair_tokens:
+            cost = pair_tokens
+        if not chunk or len(chunk) >= most_texts or size + length > most_bytes or tokens + cost > most_tokens:
+            chunk = []
+            chunks.append(chunk)
             size = tokens = 0
-        chunks[-1].append(piece)
-        size += len(piece.encoded) + 1
+        chunk.append(piece)
+        size += length
         tokens += cost
     return chunks

@@ -40,6 +40,7 @@ class Work(Generic[Result]):
     """What one call of a stage asks of its engine.
 
     ``begun`` counts the documents that have been run, or are; ``read`` is what they were read as, None unless all were run.
+    ``queue_ms`` is how long they waited until the first was, or nobody waited any more.
     """
 
     def __init__(self, engine: Engine[Result], deadline: Deadline) -> None:
@@ -47,6 +48,7 @@ class Work(Generic[Result]):
         self._deadline = deadline
         self.begun = 0
         self.read: ReadPairs | None = None
+        self.queue_ms: float | None = None
 
     @contextmanager
     def round(self, query: str, texts: Sequence[str], *, queries: int = 0) -> Iterator[Round[Result]]:
@@ -59,6 +61,7 @@ class Work(Generic[Result]):
         finally:
             if round_ is not None:
                 self.begun = sum(position >= queries for position in round_.begun)
+                self.queue_ms = round_.cost().queue_ms
 
 
 class EmbeddedStage(ABC, Generic[Result]):
@@ -91,12 +94,13 @@ class EmbeddedStage(ABC, Generic[Result]):
             raise ConfigError(f"{name}: serializer: an embedded model cuts long pairs, and with them a template's end")
         self._fingerprint = fingerprint_of(spec, self._serializer)
         self._engine: Engine[Result] | None = None
+        self._weights_sha256: str | None = None
         self._most_characters = spec.max_length * MOST_CHARACTERS_PER_TOKEN
         self.expected = ExpectedMs(clock)
 
     @abstractmethod
     def _load(self) -> Engine[Result]:
-        """Return the engine, its model loaded and checked. It takes a while. Raises ConfigError."""
+        """Return the engine, its model loaded and checked; tell of its files. It takes a while. Raises ConfigError."""
 
     @abstractmethod
     async def _score(
@@ -114,7 +118,9 @@ class EmbeddedStage(ABC, Generic[Result]):
 
     @property
     def observed(self) -> Observed | None:
-        return Observed(model=self._spec.model, max_length=self._spec.max_length) if self._engine else None
+        if self._engine is None:
+            return None
+        return Observed(model=self._spec.model, max_length=self._spec.max_length, weights_sha256=self._weights_sha256)
 
     @property
     def unusable(self) -> str | None:
@@ -201,4 +207,5 @@ class EmbeddedStage(ABC, Generic[Result]):
             kind, code = fault.kind, fault.code
         # outside, so that no error is chained whose frames hold text
         elapsed_ms = (self._clock() - started) * 1000
-        raise kind(self._name, code, elapsed_ms=elapsed_ms, budget_ms=budget_ms, sent=work.begun)
+        queue_ms = work.queue_ms if kind is StageTimeout else None
+        raise kind(self._name, code, elapsed_ms=elapsed_ms, budget_ms=budget_ms, sent=work.begun, queue_ms=queue_ms)

@@ -20,8 +20,9 @@ from cascade.stages.engine.batching import ONE_PAIR
 from cascade.stages.engine.engine import Engine
 from cascade.stages.engine.readers import text_reader
 from cascade.stages.engine.round import NotRun
+from cascade.stages.engine.tokens import Tokens
 from cascade.stages.engine.workers import Workers
-from cascade.stages.onnx_model import DEFAULT_SESSION, OnnxModel, SessionOptions
+from cascade.stages.onnx_model import DEFAULT_SESSION, LONGEST_INPUT, OnnxModel, SessionOptions, refused
 from cascade.telemetry.work import NO_WORK_EVENTS, WorkEvents
 from cascade.text import Text
 from cascade.tokens import beginning_of
@@ -90,9 +91,15 @@ class EmbeddingReranker(EmbeddedStage[Vector]):
 
     def _load(self) -> Engine[Vector]:
         model = OnnxModel(self._weights, self._session)
+        self._weights_sha256 = model.weights_sha256
         reader = text_reader(model.files.tokenizer, self._spec.max_length)
-        if model.run(reader.read(None, "probe").inputs).ndim != 3:
+        with refused("texts"):
+            states = model.run(reader.read(None, "probe").inputs)
+        if states.ndim != 3:
             raise ConfigError("weights: a bi-encoder answers one state a token, and this model does not")
+        ids, types = reader.read(None, "lamp " * LONGEST_INPUT).inputs[0]
+        with refused("texts", longest=self._spec.max_length):
+            model.run([Tokens(ids[:LONGEST_INPUT], types[:LONGEST_INPUT])])
         return Engine(
             model,
             workers=self._workers,

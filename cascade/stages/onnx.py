@@ -62,6 +62,7 @@ class OnnxReranker(EmbeddedStage[float]):
     def _load(self) -> Engine[float]:
         loaded = self._loaded or LoadedCrossEncoder(self._onnx, self._session)
         self._check(loaded)
+        self._weights_sha256 = loaded.model.weights_sha256
         why = loaded.why_exported
         self._attention = str(loaded.attention) if why is None else f"{loaded.attention}: {why}"
         return Engine(

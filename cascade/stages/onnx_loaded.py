@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +19,12 @@ from cascade.stages.engine.readers import pair_reader
 from cascade.stages.engine.tokens import Reader, Tokens
 from cascade.stages.graph.apart import exact_form_apart
 from cascade.stages.graph.exact import WhyExported
-from cascade.stages.onnx_model import DEFAULT_SESSION, OnnxModel, SessionOptions
+from cascade.stages.onnx_model import DEFAULT_SESSION, LONGEST_INPUT, OnnxModel, SessionOptions, refused
 
 __all__ = ["LoadedCrossEncoder", "Rewriting", "logits"]
 
 Rewriting = Callable[[Path], bytes | WhyExported]
 """What makes a model's other form of its file, or tells why not."""
-
-_LONGEST_PROBE: Final = 1024
-"""Tokens of the longest fixed pair: one of ``max_length`` may take a while to load by."""
 
 
 class LoadedCrossEncoder:
@@ -58,7 +53,7 @@ class LoadedCrossEncoder:
         self.attention = Attention.EXPORTED
         if self.is_one_pair and spec.attention is Attention.EXACT:
             is_compared = (
-                spec.max_length <= _LONGEST_PROBE
+                spec.max_length <= LONGEST_INPUT
             )  # beyond, a window of attention may begin that no input shows
             self.why_exported = self._rewrite(rewritten, reader.vocabulary) if is_compared else WhyExported.TOO_LONG
             self.attention = Attention.EXACT if self.why_exported is None else Attention.EXPORTED
@@ -66,10 +61,10 @@ class LoadedCrossEncoder:
     @cached_property
     def alone(self) -> Sequence[float]:
         """Return the raw scores of fixed pairs, each a call of its own. Raises ConfigError where it does not answer."""
-        with _refused():
+        with refused("pairs"):
             *short, longest = self._fixed
             scores = [self._run([pair])[0] for pair in short]
-        with _refused(f"; it may not take max_length ({self._max_length}) tokens: lower that setting of the stage"):
+        with refused("pairs", longest=self._max_length):
             return [*scores, self._run([longest])[0]]
 
     @cached_property
@@ -78,7 +73,7 @@ class LoadedCrossEncoder:
 
         Of a model whose pairs share calls: the exact form of one pair a call reads no mask.
         """
-        with _refused():
+        with refused("pairs"):
             return batch_effect(self._run, self._pairs)
 
     def _rewrite(self, rewritten: Rewriting, vocabulary: int) -> WhyExported | None:
@@ -111,8 +106,8 @@ class LoadedCrossEncoder:
     @cached_property
     def _fixed(self) -> Sequence[Tokens]:
         """Return the fixed pairs, the longest at the end."""
-        ids, types = self.reader.read(self.reader.query(PROBE_QUERY), "lamp " * _LONGEST_PROBE).inputs[0]
-        return [*self._pairs, Tokens(ids[:_LONGEST_PROBE], types[:_LONGEST_PROBE])]
+        ids, types = self.reader.read(self.reader.query(PROBE_QUERY), "lamp " * LONGEST_INPUT).inputs[0]
+        return [*self._pairs, Tokens(ids[:LONGEST_INPUT], types[:LONGEST_INPUT])]
 
     @cached_property
     def _pairs(self) -> Sequence[Tokens]:
@@ -120,18 +115,10 @@ class LoadedCrossEncoder:
         return [self.reader.read(query, probe).inputs[0] for probe in PROBES]
 
     def _run(self, inputs: Sequence[Tokens]) -> list[float]:
-        return logits(self.model.run(inputs), len(inputs))
-
-
-@contextmanager
-def _refused(why: str = "") -> Iterator[None]:
-    """Tell as ConfigError what a model raises on fixed pairs, and ``why`` that may be."""
-    try:
-        yield
-    except InvalidAnswer:
-        raise ConfigError("weights: a cross-encoder answers one score a pair, and this model does not") from None
-    except Exception as error:  # noqa: BLE001 - the library raises undeclared types of its own
-        raise ConfigError(f"weights: the model fails on fixed pairs: {type(error).__name__}{why}") from None
+        try:
+            return logits(self.model.run(inputs), len(inputs))
+        except InvalidAnswer:
+            raise ConfigError("weights: a cross-encoder answers one score a pair, and this model does not") from None
 
 
 def logits(output: npt.NDArray[np.float64], pairs: int) -> list[float]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 from cascade.policy.release import Weights
 from cascade.stages.engine.tokens import Ids, Tokens
 from cascade.stages.weights import find_model
 
-__all__ = ["DEFAULT_SESSION", "OnnxModel", "SessionOptions"]
+__all__ = ["DEFAULT_SESSION", "LONGEST_INPUT", "OnnxModel", "SessionOptions", "refused"]
+
+LONGEST_INPUT: Final = 1024
+"""Tokens of the longest fixed input: one of ``max_length`` may take a while to load by."""
 
 _KNOWN_INPUTS: Final = {"input_ids", "attention_mask", "token_type_ids"}
 _FATAL: Final = 4
@@ -50,6 +54,7 @@ class OnnxModel:
     def __init__(self, weights: Weights, session: SessionOptions = DEFAULT_SESSION) -> None:
         self._library = _onnxruntime()
         self.files = find_model(weights)
+        self.weights_sha256 = self.files.digest()
         self._asked = session
         self.open()
 
@@ -85,11 +90,27 @@ class OnnxModel:
         return np.asarray(output, dtype=np.float64)
 
 
+@contextmanager
+def refused(inputs: str, *, longest: int | None = None) -> Iterator[None]:
+    """Tell as ConfigError what a model raises on fixed inputs; ``longest`` is its max_length where they are as long as that."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the library raises undeclared types of its own
+        why = (
+            ""
+            if longest is None
+            else f"; it may not take max_length ({longest}) tokens: lower that setting of the stage"
+        )
+        raise ConfigError(f"weights: the model fails on fixed {inputs}: {type(error).__name__}{why}") from None
+
+
 def _onnxruntime() -> Any:
     try:
         import onnxruntime
     except ImportError:
-        raise ConfigError("embedded stages need cascade-rerank[embedded]") from None
+        raise lacks_extra("embedded stages need", "embedded") from None
     return onnxruntime
 
 

@@ -21,8 +21,10 @@ from cascade.stages.wire import (
     common_fault,
     count_of,
     error_text,
+    model_cards,
     number_after,
     object_of,
+    observed_in,
     text_of,
 )
 
@@ -217,9 +219,7 @@ class ApiWire:
         body = object_of(reply)
         if "default_generation_settings" in body:
             return _from_props(body)
-        listed = body.get("data")
-        cards = [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
-        return self._from_cards(cards)
+        return self._from_cards(model_cards(body))
 
     def _from_cards(self, cards: Sequence[dict[str, Any]]) -> Observed | Fault:
         """Read a list of models. A server with one model scores with it under any name."""
@@ -230,9 +230,7 @@ class ApiWire:
         able = card.get("capabilities")
         if isinstance(able, list) and "rerank" not in able:
             return Fault(FaultKind.UNUSABLE, "not_a_reranker")
-        return Observed(
-            model=text_of(card.get("root")) or text_of(card.get("id")), max_length=count_of(card.get("max_model_len"))
-        )
+        return observed_in(card)
 
 
 def _from_props(body: dict[str, Any]) -> Observed:

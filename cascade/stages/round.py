@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -79,6 +80,10 @@ class Round:
         """Note that nobody waits for a call any longer, and whether it stands in the server's queue."""
         self.queued = queued and self.queued is not False
 
+    def queue_ms(self, now: float) -> float | None:
+        """Return how long a round that was given up has stood in the server's queue, None where it is not known to."""
+        return (now - self.left_at) * 1000 if self.queued and self.left_at is not None else None
+
     def tokens_of(self, chunk: Sequence[Piece]) -> int:
         """Estimate the tokens of a chunk, as far as the model reads them."""
         query, most = self.query_tokens, self.max_length
@@ -94,7 +99,7 @@ class Round:
         self.estimated_tokens += estimated
         self.tokens += estimated if answer.tokens is None else answer.tokens
         self.tokens_estimated |= answer.tokens is None
-        self.clipped += sum(self._is_clipped(piece) for piece in chunk)
+        self.clipped += self._clipped(chunk)
         self.repaired += answer.repaired
         if answer.prefix_tokens is not None:
             self.prefix_tokens = (self.prefix_tokens or 0) + answer.prefix_tokens
@@ -107,9 +112,12 @@ class Round:
             if milliseconds is not None:
                 self.slowest[name] = max(milliseconds, self.slowest.get(name, 0.0))
 
-    def _is_clipped(self, piece: Piece) -> bool:
-        by_server = self.server_clips and piece.tokens + self.query_tokens > self.max_length
-        return piece.shortened or self.query_clipped or by_server
+    def _clipped(self, chunk: Sequence[Piece]) -> int:
+        """Count the pairs of a chunk that were not read whole."""
+        if self.query_clipped:
+            return len(chunk)
+        most = self.max_length - self.query_tokens if self.server_clips else math.inf
+        return sum([piece.shortened or piece.tokens > most for piece in chunk])
 
     def clip(self, piece: Piece, fault: Fault) -> Piece | None:
         """Clip a refused document from the limit that the server stated; None when that was tried or leaves nothing.
@@ -124,7 +132,7 @@ class Round:
         if fault.given is None or fault.given_at_least:
             given = max(given, piece.tokens - around)
         text = clip_to_tokens(piece.text, room, measured_tokens=given)
-        if piece.last_try or not text or text.isspace() or len(text) == len(piece.text):
+        if piece.last_try or Text(text).is_blank or len(text) == len(piece.text):
             return None
         shorter = _piece(piece.position, text, self.serializer)._replace(shortened=True, last_try=True)
         if self.serializer.owns_template:  # the server would cut the template's end
@@ -217,6 +225,8 @@ def begin_round(
 
 def _whole_or_beginning(position: int, text: str, serializer: Serializer, most: int, room: int | None) -> Piece:
     """Prepare a document, cut to ``most`` characters and, where ``room`` is given, to so many tokens by estimate."""
+    if room is None and len(text) <= most:
+        return _piece(position, text, serializer)
     beginning = beginning_of(text, most)
     if room is not None:
         beginning = clip_to_tokens(beginning, max(1, room - estimate_tokens(serializer.document(""))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import orjson
@@ -11,27 +11,13 @@ import orjson
 from cascade.stages.answers import AnswerFault, InvalidAnswer, items_with_scores, parse_json, scores_by_index
 from cascade.stages.base import Observed
 from cascade.stages.chunking import Clip
-from cascade.stages.upstream import Lost, Reply
-from cascade.stages.wire import (
-    ChunkAnswer,
-    Fault,
-    FaultKind,
-    Getter,
-    common_fault,
-    count_of,
-    error_text,
-    number_after,
-    object_of,
-    text_of,
-)
+from cascade.stages.upstream import Reply
+from cascade.stages.vllm_server import look_at_models, server_fault
+from cascade.stages.wire import ChunkAnswer, Fault, FaultKind, Getter, common_fault, error_text, object_of
 
-__all__ = ["VllmWire", "look_at_models"]
+__all__ = ["VllmWire"]
 
-_LIMIT: Final = re.compile(r"maximum (?:context|model|input) length (?:is|of) (\d+)")
-_GIVEN: Final = re.compile(r"(?:requested|contains|has|least|resulted in|were given|passed) (?:at least )?(\d+)")
-_AT_LEAST: Final = re.compile(r"at least \d+")
 _NOT_FINITE: Final = re.compile(r"out of range float", re.IGNORECASE)
-_NO_MODEL: Final = re.compile(r"model .{0,300} does not exist", re.DOTALL)
 _NO_SCORING: Final = re.compile(r"does not support .{0,40}API")
 
 
@@ -95,51 +81,18 @@ class VllmWire:
 
     def fault(self, reply: Reply) -> Fault:
         message = error_text(object_of(reply))
+        if (known := server_fault(reply.status, message)) is not None:
+            return known
         match reply.status:
-            case 404 if _NO_MODEL.search(message):
-                return Fault(FaultKind.UNUSABLE, "unknown_model")
-            case 400 | 500 if (limit := number_after(_LIMIT, message)) is not None:
-                at_least = _AT_LEAST.search(message) is not None
-                return Fault(FaultKind.TOO_LONG, "too_long", limit, number_after(_GIVEN, message), at_least)
             case 400 if _NOT_FINITE.search(message):
                 return Fault(FaultKind.BROKEN, "not_finite")
             case 400 | 501 if _NO_SCORING.search(message):
                 return Fault(FaultKind.UNUSABLE, "not_a_reranker")
-            case 413:
-                return Fault(FaultKind.TOO_MANY_BYTES, "payload_limit")
             case _:
                 return common_fault(reply.status)
 
     async def discover(self, get: Getter) -> Observed | Fault:
         return await look_at_models(get, self._model, self.fault)
-
-
-async def look_at_models(get: Getter, model: str, fault: Callable[[Reply], Fault]) -> Observed | Fault:
-    """Read ``/v1/models`` and ``/version`` of a server in vLLM's manner; ``fault`` classifies an error. Raises Lost."""
-    reply = await get("/v1/models")
-    if reply.status == 404:
-        return Observed()
-    if reply.status != 200:
-        return fault(reply)
-    listed = object_of(reply).get("data")
-    cards = [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
-    card = next((card for card in cards if card.get("id") == model), None)
-    if cards and card is None:
-        return Fault(FaultKind.UNUSABLE, "unknown_model")
-    card = card or {}
-    return Observed(
-        model=text_of(card.get("root")) or text_of(card.get("id")),
-        version=await _version(get),
-        max_length=count_of(card.get("max_model_len")),
-    )
-
-
-async def _version(get: Getter) -> str | None:
-    """Return the server's version, None where it does not answer: no limit hangs on it."""
-    try:
-        return text_of(object_of(await get("/version")).get("version"))
-    except Lost:
-        return None
 
 
 def _single(score: object) -> object:

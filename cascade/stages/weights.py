@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from cascade.errors import ConfigError
+import orjson
+
+from cascade.errors import ConfigError, lacks_extra
 from cascade.policy.release import Weights
 
 __all__ = ["ModelFiles", "find_model"]
 
 _MODEL: Final = "model.onnx"
 _TOKENIZER: Final = "tokenizer.json"
+_LOCATION: Final = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
+"""How a graph names the file that a tensor lies in: an entry of protobuf, a key and a value of so many bytes."""
+_ENTRY_BYTES: Final = 256
+"""More than such an entry takes."""
+_BLOCK_BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The two files that an embedded model is loaded from, as they are now."""
+    """The two files that an embedded model is loaded from, as they are now; ``sha256`` has what was checked, by name."""
 
     model: Path
     tokenizer: Path
+    sha256: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     _state: tuple[int, ...] | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -33,6 +45,15 @@ class ModelFiles:
         """Tell whether the model's file is still the same, as far as that shows without reading it."""
         return _state_of(self.model) == self._state
 
+    def digest(self) -> str:
+        """Return the sha256 of all that scores come from: graph, weights in files beside it, and tokenizer, by name.
+
+        What was checked is not worked out again. Raises ConfigError where a file cannot be read.
+        """
+        parts = {path.name: path for path in (self.model, self.tokenizer)} | _weights_beside(self.model)
+        told = {name: self.sha256.get(name) or _sha256(path) for name, path in parts.items()}
+        return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
 
 def find_model(weights: Weights) -> ModelFiles:
     """Return the files of a model, fetched from the hub where one is named.
@@ -41,7 +62,7 @@ def find_model(weights: Weights) -> ModelFiles:
     package is looked up, never imported.
     """
     folder = _hub(weights) if weights.hub is not None else _folder(weights)
-    files = ModelFiles(folder / _MODEL, folder / _TOKENIZER)
+    files = ModelFiles(folder / _MODEL, folder / _TOKENIZER, weights.sha256)
     for path in (files.model, files.tokenizer):
         if not path.is_file():
             hint = "" if folder.is_absolute() else "; a relative folder counts from the current one"
@@ -68,7 +89,7 @@ def _folder(weights: Weights) -> Path:
     # a dotted name is not looked up, since that would import what stands before the dot
     found = importlib.util.find_spec(weights.package) if weights.package.isidentifier() else None
     if found is None or not found.submodule_search_locations:
-        raise ConfigError(f"weights: the package {weights.package} is not installed; install cascade-rerank[embedded]")
+        raise lacks_extra(f"weights: the package {weights.package} is not installed; install", "embedded")
     return Path(found.submodule_search_locations[0]) / folder
 
 
@@ -76,7 +97,7 @@ def _hub(weights: Weights) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise ConfigError("weights: a hub model needs huggingface_hub; install cascade-rerank[embedded]") from None
+        raise lacks_extra("weights: a hub model needs huggingface_hub; install", "embedded") from None
     try:
         return Path(snapshot_download(str(weights.hub), revision=weights.revision, allow_patterns=[_MODEL, _TOKENIZER]))
     except Exception as error:  # noqa: BLE001 - some errors are those of its HTTP library, which differs by version
@@ -86,7 +107,34 @@ def _hub(weights: Weights) -> Path:
 def _check(path: Path, expected: str | None) -> None:
     if expected is None:
         return
-    with path.open("rb") as file:
-        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    actual = _sha256(path)
     if actual != expected:
         raise ConfigError(f"weights: the sha256 of {path} is {actual[:12]}…, the release says {expected[:12]}…")
+
+
+def _weights_beside(graph: Path) -> dict[str, Path]:
+    """Return the files beside a graph that it keeps weights in, by the name that it has for them."""
+    found: set[bytes] = set()
+    block = b""
+    with _opened(graph) as file:
+        while read := file.read(_BLOCK_BYTES):
+            block = block[-_ENTRY_BYTES:] + read  # an entry may be in two blocks
+            ends = ((entry.end(), entry[1][0]) for entry in _LOCATION.finditer(block))
+            found |= {block[end : end + size] for end, size in ends if end + size <= len(block)}
+    named = {name: graph.parent / name for name in (each.decode("utf-8", "replace") for each in found)}
+    return {name: path for name, path in named.items() if path.is_file()}
+
+
+def _sha256(path: Path) -> str:
+    with _opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BufferedReader]:
+    """Open a file to be read. Raises ConfigError where it cannot be, inside the block too."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise ConfigError(f"weights: {path} cannot be read: {error.strerror}") from None

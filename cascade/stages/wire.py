@@ -22,8 +22,10 @@ __all__ = [
     "common_fault",
     "count_of",
     "error_text",
+    "model_cards",
     "number_after",
     "object_of",
+    "observed_in",
     "text_of",
 ]
 
@@ -183,3 +185,18 @@ def text_of(value: Any) -> str | None:
 def count_of(value: Any) -> int | None:
     """Return a limit that a server states, None where it is no positive integer."""
     return value if type(value) is int and value > 0 else None
+
+
+def model_cards(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the entries of an answer to ``/v1/models``, none where it holds no list of them."""
+    listed = body.get("data")
+    return [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
+
+
+def observed_in(card: dict[str, Any], version: str | None = None) -> Observed:
+    """Return what such an entry tells of its model."""
+    return Observed(
+        model=text_of(card.get("root")) or text_of(card.get("id")),
+        version=version,
+        max_length=count_of(card.get("max_model_len")),
+    )

@@ -7,14 +7,14 @@ from typing import Final
 
 from prometheus_client import Counter
 
-from cascade.telemetry.declared import STABLE, Declaring
+from cascade.telemetry.declared import SECONDS, STABLE, Declaring
 from cascade.types import Denied, Lane, Verdict
 
 __all__ = ["AdmissionMetrics", "KeyMetrics"]
 
 _OTHER: Final = "other"
 _LISTENERS: Final = ("public", "admin")
-_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_SECONDS: Final = tuple(each for each in SECONDS if each <= 5.0)
 
 
 class AdmissionMetrics:
@@ -30,11 +30,12 @@ class AdmissionMetrics:
             "Requests by tenant, as far as the release names it, and by what admission decided",
             ["tenant", "verdict"],
         )
-        seconds = declare.histogram(
+        self._waited = declare.histograms(
             STABLE,
             "cascade_queue_seconds",
             "Time that a request waited for its turn, where it had to",
-            ["lane"],
+            "lane",
+            Lane,
             buckets=_SECONDS,
         )
         self.waiting = declare.gauge(STABLE, "cascade_queue_length", "Requests that wait for their turn", ["lane"])
@@ -45,7 +46,6 @@ class AdmissionMetrics:
             ["lane"],
         )
         self._by_lane = {(v, lane): verdicts.labels(v, lane) for v in Verdict for lane in Lane}
-        self._waited = {lane: seconds.labels(lane) for lane in Lane}
         self._by_tenant: dict[tuple[str, Verdict], Counter] = {}
 
     def name_tenants(self, names: Collection[str]) -> None:

@@ -9,12 +9,11 @@ from typing import Final
 from prometheus_client import Counter, Histogram
 
 from cascade import __version__
-from cascade.telemetry.declared import STABLE, Declaring
+from cascade.telemetry.declared import EXPERIMENTAL, SECONDS, STABLE, Declaring
 from cascade.types import Arm, Decision, StageName
 
 __all__ = ["ArmMetrics"]
 
-_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _ACTIVATIONS: Final = (
     "swapped", "aborted", "read", "signature", "verify", "load", "start", "probe", "smoke", "fingerprint", "swap",
 )  # fmt: skip
@@ -62,7 +61,7 @@ class ArmMetrics:
         )
         degraded = declare.counter(STABLE, "cascade_arm_degraded", "Degraded answers by arm", ["arm"])
         seconds = declare.histogram(
-            STABLE, "cascade_arm_duration_seconds", "Time of a request by arm", ["arm"], buckets=_SECONDS
+            STABLE, "cascade_arm_duration_seconds", "Time of a request by arm", ["arm"], buckets=SECONDS
         )
         pairs = declare.counter(
             STABLE,
@@ -110,6 +109,11 @@ class ArmMetrics:
             "cascade_rollouts",
             "Rollouts that ended, by outcome: all traffic moved, taken back by a guardrail, aborted or replaced, or refused",
             ["outcome"],
+        )
+        self._state_unkept = declare.gauge(
+            EXPERIMENTAL,
+            "cascade_rollout_state_unkept",
+            "1 where the state of rollouts, which a restart goes on from, could not be written the last time",
         )
         for counter, outcomes in (
             (self._shadow, _SHADOWED), (self._activations, _ACTIVATIONS), (self._rollouts, _ROLLOUTS),
@@ -161,6 +165,10 @@ class ArmMetrics:
     def rolled_out(self, outcome: str) -> None:
         """Count a rollout that ended, by what came of it: one of a closed list."""
         self._rollouts.labels(outcome).inc()
+
+    def state_kept(self, good: bool) -> None:
+        """Show whether the state that a restart goes on from was kept the last time."""
+        self._state_unkept.set(not good)
 
     def shadowed(self, outcome: str) -> None:
         """Count a request that was offered to a shadow, by what became of it: one of a closed list."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -31,6 +32,7 @@ class BulkHistogram(Collector):
         self._name = name
         self._what = what
         self._labels = tuple(labels)
+        self._bounds_list = list(bounds)
         self._bounds = np.array(bounds, dtype=np.float64)
         self._le = [floatToGoString(bound) for bound in (*bounds, float("inf"))]  # type: ignore[no-untyped-call]
         self._series: dict[tuple[str, ...], _Series] = {}
@@ -44,11 +46,19 @@ class BulkHistogram(Collector):
     def add(self, values: Sequence[float], *labels: str) -> None:
         """Count values, all under the same labels."""
         found = np.asarray(values, dtype=np.float64)
-        places = np.bincount(np.searchsorted(self._bounds, found, side="left"), minlength=len(self._le))
+        places = np.bincount(self._bounds.searchsorted(found), minlength=len(self._le))
         with self._lock:
             series = self._of(labels)
             series.counts += places
             series.total += float(found.sum())
+
+    def add_one(self, value: float, *labels: str) -> None:
+        """Count one value, for less than an array costs."""
+        place = bisect_left(self._bounds_list, value)
+        with self._lock:
+            series = self._of(labels)
+            series.counts[place] += 1
+            series.total += value
 
     def _of(self, labels: tuple[str, ...]) -> _Series:
         series = self._series.get(labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cascade.telemetry.declared import EXPERIMENTAL, STABLE, Declaring
+from cascade.telemetry.declared import EXPERIMENTAL, SCORING, SECONDS, STABLE, Declaring
 from cascade.types import Arm, StageName
 
 __all__ = ["CacheMetrics"]
@@ -12,7 +12,7 @@ __all__ = ["CacheMetrics"]
 _OUTCOMES: Final = ("hit", "shared", "miss", "fault")
 _LOST: Final = ("room", "age")
 _DROPPED: Final = ("queue", "fault")
-_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_SECONDS: Final = tuple(each for each in SECONDS if each <= 1.0)
 
 
 class CacheMetrics:
@@ -26,28 +26,27 @@ class CacheMetrics:
             "under way already; miss; fault, where the store could not tell, which is a miss",
             ["stage", "arm", "outcome"],
         )
-        stages = (StageName.SMALL, StageName.LARGE)
-        self._lookups = {(s, a, o): lookups.labels(s, a, o) for s in stages for a in Arm for o in _OUTCOMES}
+        self._lookups = {(s, a, o): lookups.labels(s, a, o) for s in SCORING for a in Arm for o in _OUTCOMES}
         self.followed = declare.histogram(
             EXPERIMENTAL,
             "cascade_cache_shared_wait_seconds",
             "Time that a round waited for another that scored the same pairs",
             buckets=_SECONDS,
         )
-        lost = declare.counter(
+        self._lost = declare.counters(
             EXPERIMENTAL,
             "cascade_cache_evictions",
             "Scores in memory that are kept no longer: for want of room, or too old",
-            ["why"],
+            "why",
+            _LOST,
         )
-        self._lost = {why: lost.labels(why) for why in _LOST}
-        dropped = declare.counter(
+        self._dropped = declare.counters(
             EXPERIMENTAL,
             "cascade_cache_write_drops",
             "Scores that were not written to the Redis: too many were waiting, or it failed",
-            ["why"],
+            "why",
+            _DROPPED,
         )
-        self._dropped = {why: dropped.labels(why) for why in _DROPPED}
         self.scores = declare.gauge(EXPERIMENTAL, "cascade_cache_scores", "Scores kept in memory")
         self.bytes = declare.gauge(EXPERIMENTAL, "cascade_cache_bytes", "Memory that they count for, in bytes")
         self.breaker_open = declare.gauge(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from cascade.telemetry.bulk_histogram import BulkHistogram
+from cascade.types import StageName
 
-__all__ = ["EXPERIMENTAL", "STABLE", "Declared", "Declaring", "Stability"]
+__all__ = ["EXPERIMENTAL", "SCORING", "SECONDS", "STABLE", "Declared", "Declaring", "Stability"]
+
+Value = TypeVar("Value", bound=str)
 
 
 class Stability(StrEnum):
@@ -23,6 +26,9 @@ class Stability(StrEnum):
 
 STABLE: Final = Stability.STABLE
 EXPERIMENTAL: Final = Stability.EXPERIMENTAL
+
+SCORING: Final = (StageName.SMALL, StageName.LARGE)
+SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,13 @@ class Declaring:
         self._note(f"{name}_total", "counter", labels, what, stability)
         return Counter(name, what, labels, registry=self.registry)
 
+    def counters(
+        self, stability: Stability, name: str, what: str, label: str, values: Iterable[Value]
+    ) -> dict[Value, Counter]:
+        """Declare a counter of one label, and return its child for each value: looking one up costs more than counting."""
+        counter = self.counter(stability, name, what, [label])
+        return {value: counter.labels(value) for value in values}
+
     def gauge(self, stability: Stability, name: str, what: str, labels: Sequence[str] = ()) -> Gauge:
         """Declare a gauge."""
         self._note(name, "gauge", labels, what, stability)
@@ -59,6 +72,20 @@ class Declaring:
         """Declare a histogram of one value at a time."""
         self._note(name, "histogram", labels, what, stability)
         return Histogram(name, what, labels, buckets=buckets, registry=self.registry)
+
+    def histograms(
+        self,
+        stability: Stability,
+        name: str,
+        what: str,
+        label: str,
+        values: Iterable[Value],
+        *,
+        buckets: Sequence[float],
+    ) -> dict[Value, Histogram]:
+        """Declare a histogram of one label, and return its child for each value."""
+        histogram = self.histogram(stability, name, what, [label], buckets=buckets)
+        return {value: histogram.labels(value) for value in values}
 
     def bulk_histogram(
         self, stability: Stability, name: str, what: str, labels: Sequence[str], *, buckets: Sequence[float]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cascade.telemetry.declared import EXPERIMENTAL, STABLE, Declaring
+from cascade.telemetry.declared import EXPERIMENTAL, SCORING, STABLE, Declaring
 from cascade.types import BreakerState, RetryOutcome, StageName
 
 __all__ = ["GuardMetrics"]
@@ -16,7 +16,6 @@ class GuardMetrics:
     """Count retries and changes of breakers as they happen; gauges are set when metrics are read."""
 
     def __init__(self, declare: Declaring) -> None:
-        stages = (StageName.SMALL, StageName.LARGE)
         retries = declare.counter(
             STABLE,
             "cascade_retries",
@@ -24,11 +23,11 @@ class GuardMetrics:
             "budget or time",
             ["stage", "outcome"],
         )
-        self._retries = {(s, o): retries.labels(s, o) for s in stages for o in RetryOutcome}
+        self._retries = {(s, o): retries.labels(s, o) for s in SCORING for o in RetryOutcome}
         changes = declare.counter(
             STABLE, "cascade_breaker_changes", "Changes of a stage's breaker, by its new state", ["stage", "state"]
         )
-        self._changes = {(s, state): changes.labels(s, state) for s in stages for state in BreakerState}
+        self._changes = {(s, state): changes.labels(s, state) for s in SCORING for state in BreakerState}
         self._breaker = declare.gauge(
             STABLE, "cascade_breaker_state", "Breaker of a stage: 0 closed, 1 half open, 2 open", ["stage"]
         )

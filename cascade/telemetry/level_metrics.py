@@ -18,13 +18,13 @@ class LevelMetrics:
             "Load level that decides, by its place in the release; 0 is the release as it stands",
         )
         self.pinned = declare.gauge(STABLE, "cascade_level_pinned", "1 where an operator pinned the level")
-        steps = declare.counter(
+        self._steps = declare.counters(
             STABLE,
             "cascade_level_steps",
             "Changes of the load level by what they were for: wait, queue_age, misses, limit and breaker down, room up",
-            ["why"],
+            "why",
+            LevelReason,
         )
-        self._steps = {why: steps.labels(why) for why in LevelReason}
         self._answers = declare.counter(
             STABLE, "cascade_level_answers", "Answers by the level that decided, by its place in the release", ["level"]
         )

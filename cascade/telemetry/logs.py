@@ -27,7 +27,7 @@ __all__ = [
     "rounded",
 ]
 
-_ROUND_FIELDS: Final = tuple(item.name for item in fields(Round) if item.name not in {"cost", "top"})
+_ROUND_FIELDS: Final = tuple(item.name for item in fields(Round) if item.name not in {"cost", "top", "queue_ms"})
 _COST_FIELDS: Final = tuple(item.name for item in fields(StageCost))
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 UNWRITABLE: Final = (OSError, ValueError)
@@ -173,7 +173,7 @@ def decision_record(decision: Decision) -> dict[str, Any]:
 
 def _round_record(item: Round) -> dict[str, Any]:
     record = {name: getattr(item, name) for name in _ROUND_FIELDS}
-    cost = {} if item.cost is None else {name: getattr(item.cost, name) for name in _COST_FIELDS}
+    cost = {name: getattr(item.cost, name) for name in _COST_FIELDS} if item.cost else {"queue_ms": item.queue_ms}
     merged = {**record, **{key: value for key, value in cost.items() if value is not None}}
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in merged.items()}
 

@@ -12,14 +12,14 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from cascade.telemetry.admission_metrics import AdmissionMetrics, KeyMetrics
 from cascade.telemetry.arm_metrics import ArmMetrics
 from cascade.telemetry.cache_metrics import CacheMetrics
-from cascade.telemetry.declared import STABLE, Declared, Declaring
+from cascade.telemetry.declared import SECONDS, STABLE, Declared, Declaring
 from cascade.telemetry.guard_metrics import GuardMetrics
 from cascade.telemetry.level_metrics import LevelMetrics
 from cascade.telemetry.listener_metrics import ListenerMetrics
 from cascade.telemetry.load_metrics import LoadMetrics
 from cascade.telemetry.ranking_metrics import RankingMetrics
 from cascade.telemetry.record_log import DropReason
-from cascade.telemetry.stage_metrics import OUTCOMES, SECONDS, StageMetrics
+from cascade.telemetry.stage_metrics import OUTCOMES, StageMetrics
 from cascade.telemetry.trace_metrics import TraceMetrics
 from cascade.telemetry.work_metrics import WorkMetrics
 from cascade.types import Decision, DegradedReason, Dialect, Round, StageName
@@ -52,8 +52,9 @@ class Metrics:
             STABLE, "cascade_requests", "Answered requests by dialect and placing stage", ["dialect", "stage"]
         )
         self._requests = {(d, s): requests.labels(d, s) for d in Dialect for s in StageName}
-        degraded = declare.counter(STABLE, "cascade_degraded", "Degraded answers by reason", ["reason"])
-        self._degraded = {reason: degraded.labels(reason) for reason in DegradedReason}
+        self._degraded = declare.counters(
+            STABLE, "cascade_degraded", "Degraded answers by reason", "reason", DegradedReason
+        )
         rejected = declare.counter(
             STABLE, "cascade_rejected", "Requests refused, by dialect and status", ["dialect", "status"]
         )
@@ -73,18 +74,17 @@ class Metrics:
         self.ranking = RankingMetrics(declare)
         self._stages = StageMetrics(declare)
         self.work = WorkMetrics(declare)
-        beside = declare.counter(
+        self._beside = declare.counters(
             STABLE,
             "cascade_beside",
             "Small rounds beside answers in mode observe, by outcome; dropped where too many were under way",
-            ["outcome"],
+            "outcome",
+            (*OUTCOMES, _DROPPED),
         )
-        self._beside = {outcome: beside.labels(outcome) for outcome in (*OUTCOMES, _DROPPED)}
         self.records = declare.counter(STABLE, "cascade_records", "Decision records written")
-        records_dropped = declare.counter(
-            STABLE, "cascade_records_dropped", "Decision records that were not kept, by reason", ["reason"]
+        self._records_dropped = declare.counters(
+            STABLE, "cascade_records_dropped", "Decision records that were not kept, by reason", "reason", DropReason
         )
-        self._records_dropped = {reason: records_dropped.labels(reason) for reason in DropReason}
         self.admission = AdmissionMetrics(declare)
         self.keys = KeyMetrics(declare)
         self.listeners = ListenerMetrics(declare)

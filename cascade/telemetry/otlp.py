@@ -5,12 +5,15 @@ Only what `span_schema` lists is sent, with the resource and the headers of Open
 
 from __future__ import annotations
 
+import io
 import logging
 import math
 import os
+import socket
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -25,6 +28,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from requests.adapters import HTTPAdapter
+from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import ReadTimeoutError
 
 from cascade import __version__
 from cascade.errors import ConfigError
@@ -98,11 +104,57 @@ def _resource() -> Resource:
     return joined
 
 
+class _Reads(io.RawIOBase):
+    """Read from a socket until one time: each read alone could take as long as all of them may."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket, until: float) -> None:
+        self._raw = raw
+        self._sock = sock
+        self._until = until
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left_s = self._until - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        before = self._sock.gettimeout()
+        self._sock.settimeout(left_s)
+        try:
+            return self._raw.readinto(buffer)
+        finally:
+            self._sock.settimeout(before)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Adapter(HTTPAdapter):
+    """Connect as ever, and read answers, from their first byte on, until ``until``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.until = math.inf
+
+    def get_connection_with_tls_context(self, *args: Any, **named: Any) -> HTTPConnectionPool:
+        pool = super().get_connection_with_tls_context(*args, **named)
+        if "ConnectionCls" not in vars(pool):
+            pool.ConnectionCls = type("Connection", (pool.ConnectionCls,), {"response_class": self._answer})
+        return pool
+
+    def _answer(self, sock: socket.socket, *args: Any, **named: Any) -> HTTPResponse:
+        answer = HTTPResponse(sock, *args, **named)
+        answer.fp = io.BufferedReader(_Reads(answer.fp.detach(), sock, self.until))
+        return answer
+
+
 class _Session(requests.Session):
     """Send to the one address: no redirect is followed, and no proxy or credential of the environment used.
 
-    Of an answer a bounded part is read, within a bounded time. ``why`` tells why the last one does not count, ``refused``
-    how many spans it refused in part.
+    Of an answer a bounded part is read, and the whole of it within a bounded time. ``why`` tells why the last one does not
+    count, ``refused`` how many spans it refused in part.
     """
 
     def __init__(self) -> None:
@@ -110,12 +162,15 @@ class _Session(requests.Session):
         self.trust_env = False
         self.why = ""
         self.refused = 0
+        self._adapter = _Adapter()
+        for scheme in ("http://", "https://"):
+            self.mount(scheme, self._adapter)
 
     def request(self, *args: Any, **named: Any) -> requests.Response:
-        until = time.monotonic() + float(named["timeout"])
+        self._adapter.until = time.monotonic() + float(named["timeout"])
         try:
             response = super().request(*args, **named | {"stream": True, "allow_redirects": False})
-            body = _beginning(response, until)
+            body = _beginning(response)
         except Exception as error:
             self.why = type(error).__name__
             raise
@@ -134,14 +189,16 @@ class _Session(requests.Session):
         raise requests.RequestException(self.why)  # the exporter would take it for success
 
 
-def _beginning(response: requests.Response, until: float) -> bytes:
-    """Return what an answer holds, or as much as tells that it is too much. The time of a batch bounds each of its parts alone."""
+def _beginning(response: requests.Response) -> bytes:
+    """Return what an answer holds, or as much as tells that it is too much."""
     body = b""
-    while len(body) <= _MOST_ANSWER_BYTES and (part := response.raw.read1(_MOST_ANSWER_BYTES + 1, decode_content=True)):
-        body += part
-        if time.monotonic() > until:
-            response.close()
-            raise requests.ReadTimeout
+    try:
+        while len(body) <= _MOST_ANSWER_BYTES and (
+            part := response.raw.read1(_MOST_ANSWER_BYTES + 1, decode_content=True)
+        ):
+            body += part
+    except ReadTimeoutError:
+        raise requests.ReadTimeout from None
     return body
 
 

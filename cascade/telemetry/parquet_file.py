@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 from cascade.telemetry.folders import keep_names
 from cascade.telemetry.parquet_of_journal import ParquetOfJournal
 from cascade.telemetry.record_file import Record, RecordFile, shifted
@@ -75,7 +75,7 @@ class ParquetFile:
         if self._files < 2:
             raise ConfigError("record_files: of Parquet two at least are kept, the one being written among them")
         if importlib.util.find_spec("pyarrow") is None:
-            raise ConfigError("record_file: Parquet needs cascade-rerank[fit]")
+            raise lacks_extra("record_file: Parquet needs", "fit")
         self._settle_what_was_left()
         self._journal.open()
 

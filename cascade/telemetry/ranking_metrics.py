@@ -26,8 +26,9 @@ class RankingMetrics:
         )
         self._depth = declare.histogram(STABLE, "cascade_depth", "Candidates within depth", buckets=_PAIRS)
         self._escalated = declare.histogram(STABLE, "cascade_escalated", "Candidates escalated", buckets=_PAIRS)
-        actions = declare.counter(STABLE, "cascade_actions", "Answers by what escalation decided", ["action"])
-        self._actions = {action: actions.labels(action) for action in Action}
+        self._actions = declare.counters(
+            STABLE, "cascade_actions", "Answers by what escalation decided", "action", Action
+        )
         self._margin = declare.histogram(
             EXPERIMENTAL,
             "cascade_margin",

@@ -49,6 +49,7 @@ def tell_round(span: Opened, rounds: Sequence[Round], fingerprint: Fingerprint) 
     span.set(Attribute.SCORED, done.scored)
     if done.outcome != "ok":
         span.fail(done.code)
+    span.set(Attribute.QUEUE_MS, done.queue_ms)
     cost = done.cost
     if cost is None:
         return

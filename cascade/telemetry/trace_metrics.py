@@ -13,14 +13,14 @@ class TraceMetrics:
 
     def __init__(self, declare: Declaring) -> None:
         self.exported = declare.counter(EXPERIMENTAL, "cascade_spans_exported", "Spans that a collector took")
-        dropped = declare.counter(
+        self._dropped = declare.counters(
             EXPERIMENTAL,
             "cascade_spans_dropped",
             "Spans of sampled requests that no collector took, by reason: queue_full, too many waited; too_many in one "
             "request; refused by the collector; not_taken, it was away, slow or failing; fault of ours; shutdown",
-            ["reason"],
+            "reason",
+            SpanDrop,
         )
-        self._dropped = {reason: dropped.labels(reason) for reason in SpanDrop}
 
     def drop(self, reason: SpanDrop, count: int) -> None:
         """Count spans that were not exported."""

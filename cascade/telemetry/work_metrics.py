@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cascade.telemetry.declared import EXPERIMENTAL, STABLE, Declaring
+from cascade.telemetry.declared import EXPERIMENTAL, SCORING, STABLE, Declaring
 from cascade.telemetry.work import Counted, Ran, ReadPairs, WorkEvents
 from cascade.types import StageName
 
@@ -40,7 +40,7 @@ class WorkMetrics:
             buckets=_PAIR_TOKENS,
         )
         for histogram in (self._query_tokens, self._pair_tokens):
-            for stage in (StageName.SMALL, StageName.LARGE):
+            for stage in SCORING:
                 for counted in Counted:
                     histogram.show(stage, counted)
         self._inputs = declare.bulk_histogram(
@@ -50,31 +50,31 @@ class WorkMetrics:
             ["stage"],
             buckets=_INPUTS,
         )
-        batch = declare.histogram(
+        self._batch = declare.histograms(
             EXPERIMENTAL,
             "cascade_batch_inputs",
             "Pairs and windows in one call of an embedded model",
-            ["stage"],
+            "stage",
+            SCORING,
             buckets=_BATCH,
         )
-        padding = declare.histogram(
+        self._padding = declare.histograms(
             EXPERIMENTAL,
             "cascade_batch_padding_ratio",
             "Share of the tokens of one call of an embedded model that filled it up",
-            ["stage"],
+            "stage",
+            SCORING,
             buckets=_SHARES,
         )
-        for stage in (StageName.SMALL, StageName.LARGE):
+        for stage in SCORING:
             self._inputs.show(stage)
-        self._batch = {s: batch.labels(s) for s in (StageName.SMALL, StageName.LARGE)}
-        self._padding = {s: padding.labels(s) for s in (StageName.SMALL, StageName.LARGE)}
 
     def events(self, stage: StageName) -> WorkEvents:
         """Return what a stage tells of its work to."""
 
         def read(told: ReadPairs) -> None:
             if told.query_tokens is not None:
-                self._query_tokens.add((told.query_tokens,), stage, told.counted)
+                self._query_tokens.add_one(told.query_tokens, stage, told.counted)
             self._pair_tokens.add(told.pair_tokens, stage, told.counted)
             if told.inputs:
                 self._inputs.add(told.inputs, stage)

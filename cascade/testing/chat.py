@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import httpx
 import orjson
 
-from cascade.testing.upstream import FakeServer
+from cascade.testing.upstream import FakeVllmServer
 
 __all__ = ["FakeChat", "passages_of", "written_order"]
 
@@ -32,14 +32,12 @@ def written_order(numbers: Sequence[int]) -> str:
 
 
 @dataclass
-class FakeChat(FakeServer):
+class FakeChat(FakeVllmServer):
     """vLLM's chat route of 0.32: orders passages by ``score_of``, and writes the order as it was asked for.
 
     ``writes`` makes another answer of the right order. A prompt has a token for every four characters; with the answer
     it may have ``max_length``. With ``caches`` the blocks of a prompt are kept, and hits are told in ``metrics`` and usage.
     """
-
-    open_paths: ClassVar[frozenset[str]] = frozenset({"/health", "/metrics", "/version"})
 
     max_length: int = 8192
     model: str = "fake/chat"
@@ -50,17 +48,6 @@ class FakeChat(FakeServer):
     _blocks: set[str] = field(default_factory=set)
     _asked: int = 0
     _hits: int = 0
-
-    def unauthorized(self) -> httpx.Response:
-        return httpx.Response(401, json={"error": "Unauthorized"})
-
-    def get(self, path: str) -> httpx.Response:
-        if path == "/version":
-            return httpx.Response(200, json={"version": "0.32.0"})
-        if path != "/v1/models":
-            return httpx.Response(404, json={"detail": "Not Found"})
-        card = {"id": self.model, "object": "model", "root": self.model, "max_model_len": self.max_length}
-        return httpx.Response(200, json={"object": "list", "data": [card]})
 
     def post(self, path: str, body: Any, size: int) -> httpx.Response:
         if path != "/v1/chat/completions":

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import httpx
 import orjson
 
-__all__ = ["FakeServer", "FakeTei", "FakeVllm", "Seen", "overlap"]
+__all__ = ["FakeServer", "FakeTei", "FakeVllm", "FakeVllmServer", "Seen", "overlap"]
 
 
 def overlap(query: str, text: str) -> float:
@@ -181,14 +181,12 @@ class FakeTei(FakeServer):
 
 
 @dataclass
-class FakeVllm(FakeServer):
-    """vLLM: "now" (0.32), "2025" (flat errors, ``activation``) or "2024" (``score`` as a list, no /v1/rerank)."""
+class FakeVllmServer(FakeServer):
+    """What a vLLM server answers whichever of its routes is spoken: its version, its model, and a missing key."""
 
     open_paths: ClassVar[frozenset[str]] = frozenset({"/health", "/metrics", "/version"})
 
-    version: str = "now"
     model: str = "fake/reranker"
-    has_score_route: bool = True
 
     def unauthorized(self) -> httpx.Response:
         return httpx.Response(401, json={"error": "Unauthorized"})
@@ -200,6 +198,14 @@ class FakeVllm(FakeServer):
             return httpx.Response(404, json={"detail": "Not Found"})
         card = {"id": self.model, "object": "model", "root": self.model, "max_model_len": self.max_length}
         return httpx.Response(200, json={"object": "list", "data": [card]})
+
+
+@dataclass
+class FakeVllm(FakeVllmServer):
+    """vLLM: "now" (0.32), "2025" (flat errors, ``activation``) or "2024" (``score`` as a list, no /v1/rerank)."""
+
+    version: str = "now"
+    has_score_route: bool = True
 
     def post(self, path: str, body: Any, size: int) -> httpx.Response:
         if path == "/v1/score" and self.has_score_route:

@@ -48,7 +48,8 @@ def lengths_of_table(path: Path, seed: int) -> LengthSamples:
     if absent := [name for name in ("q_tokens", "tokens") if name not in table.attributes]:
         raise ConfigError(f"table {path}: it has no column {' and no column '.join(absent)}")
     columns = (table.attributes["q_tokens"], table.attributes["tokens"])
-    pairs = ((int(query), int(pair)) for query, pair in zip(*columns, strict=True) if pair > query > 0)
+    told = (each for each in zip(*columns, strict=True) if None not in each)
+    pairs = ((int(query), int(pair)) for query, pair in told if pair > query > 0)
     return LengthSamples.of(f"table {path.name}", pairs, seed)
 
 
@@ -60,7 +61,8 @@ def lengths_of_records(places: Sequence[Path], seed: int) -> LengthSamples:
         for line in Lines(files):
             yield from ((line.q_tokens, pair) for pair in line.tokens if pair > line.q_tokens > 0)
 
-    return LengthSamples.of(f"records {', '.join(place.name for place in places)}", pairs(), seed)
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return LengthSamples.of(f"records {places[0].name}{more}", pairs(), seed)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cascade.errors import ConfigError, StageError
+from cascade.errors import ConfigError, StageError, StageTimeout
 from cascade.guard.deadline import Clock, Deadline
 from cascade.tuning.texts import WrittenRequest
 
@@ -54,13 +54,27 @@ async def closed_loop(
             try:
                 await score(request, Deadline.after_ms(_PATIENCE_MS, clock))
             except StageError as error:
-                raise ConfigError(f"{len(request.documents)} candidates are not scored: {error.code}") from None
+                raise ConfigError(_unscored(request, error)) from None
             pairs += len(request.documents)
             if clock() - began >= seconds:
                 return
 
-    await asyncio.gather(*(one() for _ in range(concurrent)))
+    try:
+        async with (
+            asyncio.TaskGroup() as group
+        ):  # what fails leaves nothing behind that the next trial would be slowed by
+            for _ in range(concurrent):
+                group.create_task(one())
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
     return pairs / max(clock() - began, 1e-9)
+
+
+def _unscored(request: WrittenRequest, error: StageError) -> str:
+    count = len(request.documents)
+    if isinstance(error, StageTimeout):
+        return f"{count} candidates are not scored in {_PATIENCE_MS / 1000:g} s: give fewer --candidates"
+    return f"{count} candidates are not scored: {error.code}"
 
 
 async def open_loop(

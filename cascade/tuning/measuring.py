@@ -19,7 +19,7 @@ from cascade.tuning.setting import Setting
 from cascade.tuning.texts import Words, WrittenRequest
 from cascade.tuning.trials import spread_of
 
-__all__ = ["StageBench", "UnlikeFirst", "read_tokens"]
+__all__ = ["StageBench", "UnlikeFirst", "read_tokens", "requests_at_a_time"]
 
 UnlikeFirst = Callable[[str], Awaitable[str | None]]
 """Return why scores with the weights of a name are not those of the first, None where they are."""
@@ -29,11 +29,23 @@ _WARM_UP: Final = 4
 _DEADLINES: Final = 1.5
 """How long an open loop takes at the least: requests come for a deadline's time, and the last of them has as long again."""
 _PATIENCE_MS: Final = 120_000.0
+_ALONE_MS: Final = 3_600_000.0
+"""How long a request may take that is alone: however many candidates were asked for."""
+_FILLING: Final = 40
+"""Pairs under way at the least in a closed loop: batches are of those of other requests too."""
+_MOST_UNDER_WAY: Final = 4096
+"""Half of the pairs that may wait before the engine takes no more."""
 
 
 def read_tokens(spec: OnnxStage) -> int:
     """Return the tokens of a pair beyond which a stage reads nothing."""
     return spec.max_length * (1 if spec.windows is None else spec.windows.most)
+
+
+def requests_at_a_time(threads: int, candidates: int) -> int:
+    """Return how many requests of so many candidates keep threads busy, and batches full, all the time."""
+    wanted = max(threads, -(-_FILLING // candidates))
+    return max(2, min(wanted, _MOST_UNDER_WAY // candidates))
 
 
 class StageBench:
@@ -84,7 +96,7 @@ class StageBench:
     async def pairs_per_s(self, setting: Setting, repeat: int, seconds: float) -> float:
         requests = self._requests(itertools.cycle((min(self._candidates),)), repeat)
         score = await self._running(setting)
-        concurrent = max(2, setting.threads)
+        concurrent = requests_at_a_time(setting.threads, min(self._candidates))
         return await closed_loop(score, requests, concurrent=concurrent, seconds=seconds, clock=self._clock)
 
     async def goodput_per_s(self, setting: Setting, repeat: int, seconds: float, rate: float) -> float:
@@ -130,7 +142,7 @@ class StageBench:
         for repeat in range(repeats):
             for count, request in zip(taken, self._requests(taken, repeat), strict=True):
                 began = self._clock()
-                await score(request, Deadline.after_ms(_PATIENCE_MS, self._clock))
+                await score(request, Deadline.after_ms(_ALONE_MS, self._clock))
                 taken[count].append((self._clock() - began) * 1000)
         return tuple(Warm(candidates=count, request_ms=spread_of(each)) for count, each in taken.items())
 

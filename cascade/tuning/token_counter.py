@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 from cascade.policy.release import Weights
 from cascade.stages.weights import find_model
 
@@ -16,7 +16,7 @@ def token_counter(weights: Weights) -> Callable[[str], int]:
     try:
         import tokenizers
     except ImportError:
-        raise ConfigError("embedded stages need cascade-rerank[embedded]") from None
+        raise lacks_extra("embedded stages need", "embedded") from None
     path = find_model(weights).tokenizer
     try:
         tokenizer = tokenizers.Tokenizer.from_file(str(path))

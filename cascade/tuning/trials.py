@@ -84,7 +84,8 @@ def spread_of(values: Sequence[float]) -> Spread:
 def _chosen(trials: Sequence[Trial]) -> tuple[str, str]:
     """Return the value chosen, and why in words.
 
-    A value ties with the best where their spreads meet; of those, the one that stands first is chosen.
+    A value ties with the best where their spreads meet. The first value stays where it is one of those; else of those that are
+    beyond its spread, as the best is, the one that stands first is chosen.
     """
     measured = [(trial.value, trial.measured) for trial in trials if trial.measured is not None]
     if not measured:
@@ -94,8 +95,10 @@ def _chosen(trials: Sequence[Trial]) -> tuple[str, str]:
     best, top = max(measured, key=lambda item: item[1].median)
     if not top.most > 0:
         return measured[0][0], "nothing was measured above 0: the first value stands"
-    value, spread = next((value, spread) for value, spread in measured if spread.most >= top.least)
+    tied = [(value, spread) for value, spread in measured if spread.most >= top.least]
+    first, was = measured[0]
+    value, spread = next((value, spread) for value, spread in tied if value == first or spread.least > was.most)
     if value == best:
-        ties = [name for name, spread in measured if name != best and spread.most >= top.least]
+        ties = [name for name, _ in tied if name != best]
         return best, f"the best median, in a tie with {', '.join(ties)}"[:_LONGEST] if ties else "the best median"
     return value, f"a tie within the spread with {best}, {top.median:g} to {spread.median:g}"

@@ -56,7 +56,11 @@ def score_folder(folder: Path, inputs: Sequence[Sequence[Tokens]]) -> Scores:
 
 
 def _score(model: OnnxModel, tokens: Tokens) -> float:
-    output = model.run([tokens])
+    try:
+        output = model.run([tokens])
+    except Exception as error:  # noqa: BLE001 - the library raises undeclared types of its own
+        why = f"weights: the model fails on a pair of {len(tokens)} tokens: {type(error).__name__}"
+        raise ConfigError(f"{why}; where it takes fewer, say so with --max-length") from None
     if output.size != 1 or not np.isfinite(output).all():
         raise ConfigError("weights: a cross-encoder answers one finite score a pair, and this model does not")
     return float(output.reshape(-1)[0])

@@ -50,6 +50,7 @@ class Bench:
         self.cells: dict[str, dict[str, Cell]] = {}
         self.told: dict[str, dict[str, Any]] = {}
         self.failed: dict[str, str] = {}
+        self._swept: dict[str, dict[str, float]] = {}
 
     def measure(self, engines: dict[str, Engine], rounds: int, *, sweep: bool) -> None:
         """Start the engines, choose batch sizes, and visit all workloads in each round."""
@@ -68,7 +69,11 @@ class Bench:
                 settings[named(name, self.precision, best=False)] = (process, None, name)
                 if engine.sweeps and sweep:
                     best = named(name, self.precision, best=True)
-                    settings[best] = (process, self._best_batch(best, process), name)
+                    try:
+                        settings[best] = (process, self._best_batch(best, process), name)
+                    except EngineFailed as error:
+                        self.failed[best] = str(error)
+                        self._leave(settings, process, error)
             self.cells = {
                 label: {name: Cell(_pairs(requests)) for name, requests in self._workloads.items()}
                 for label in settings
@@ -77,7 +82,8 @@ class Bench:
                 self._round(settings)
             for label, (process, batch, name) in settings.items():
                 told = {"peak_mib": round(process.peak_mib, 1), "wrong": ENGINES[name].wrong, "batch": batch}
-                self.told[label] = {**self.told.get(label, {}), **process.loaded, **told}
+                swept = {"swept": self._swept[label]} if label in self._swept else {}
+                self.told[label] = {**swept, **process.loaded, **told}
 
     def _warm(self, process: Scorer) -> None:
         for requests in self._workloads.values():
@@ -91,20 +97,35 @@ class Bench:
             for batch in self._draw.permutation(SWEPT).tolist():
                 tried[batch].rounds.append([process.score(request, batch)[1] for request in requests])
         rates = {batch: float(np.median(cell.rates)) for batch, cell in tried.items()}
-        self.told[label] = {"swept": {str(batch): round(rate, 3) for batch, rate in rates.items()}}
+        self._swept[label] = {str(batch): round(rate, 3) for batch, rate in rates.items()}
         return max(rates, key=lambda batch: rates[batch])
 
     def _round(self, settings: dict[str, tuple[Scorer, int | None, str]]) -> None:
         visits = [(label, workload) for workload in self._workloads for label in settings]
         for label, workload in (visits[place] for place in self._draw.permutation(len(visits))):
+            if label not in settings:
+                continue
             process, batch, _ = settings[label]
-            requests = self._workloads[workload]
-            cell = self.cells[label][workload]
-            answered = [process.score(request, batch) for request in requests]
-            cell.rounds.append([seconds for _, seconds in answered])
-            scores = [scores for scores, _ in answered]
-            off = greatest_difference(scores, self._reference[workload], str(process.loaded["output"]))
-            cell.difference = max(cell.difference, off)
+            try:
+                self._visit(label, workload, process, batch)
+            except EngineFailed as error:
+                self._leave(settings, process, error)
+
+    def _leave(self, settings: dict[str, tuple[Scorer, int | None, str]], process: Scorer, error: EngineFailed) -> None:
+        """Leave out all settings of a process that failed: what it may still answer is of no later request."""
+        for label in [label for label, (of, _, _) in settings.items() if of is process]:
+            self.failed[label] = str(error)
+            del settings[label]
+            self.cells.pop(label, None)
+
+    def _visit(self, label: str, workload: str, process: Scorer, batch: int | None) -> None:
+        requests = self._workloads[workload]
+        cell = self.cells[label][workload]
+        answered = [process.score(request, batch) for request in requests]
+        cell.rounds.append([seconds for _, seconds in answered])
+        scores = [scores for scores, _ in answered]
+        off = greatest_difference(scores, self._reference[workload], str(process.loaded["output"]))
+        cell.difference = max(cell.difference, off)
 
 
 def _pairs(requests: Sequence[Request]) -> int:
@@ -201,6 +222,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=_FOLDER, help="where the weights' forms are made; 700 MB")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
+    if options.json is not None and not options.json.absolute().parent.is_dir():
+        parser.error("--json: its folder is not there")
+    if options.collection is not None and not options.collection.is_dir():
+        parser.error("--collection: there is no such folder")
     if missing := [name for name in options.engines if name not in installed]:
         parser.error(f"{', '.join(missing)}: run scripts/peers install")
     if min(options.rounds, options.requests, options.candidates) < 1:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import orjson
@@ -30,7 +31,7 @@ from cascade.stages.machine import this_machine
 from cascade.tuning.length_sources import lengths_of_file
 from cascade.tuning.texts import Words
 from cascade.tuning.token_counter import token_counter
-from evals.bench.cpu_rate import breakeven_rate, cost_of_1000, highest_rate
+from evals.bench.cpu_rate import breakeven_rate, confirmed, cost_of_1000, highest_rate, requests_of_probe
 from evals.bench.cpu_requests import Bodies, Target, mixed_lengths, probed
 from evals.bench.processes import clean_environment, running
 
@@ -40,11 +41,10 @@ TARGETS: Final = ("large", "cascade")
 _MOST_LOAD: Final = 1.3
 """The highest rate probed, of those that requests one after the other would come to."""
 _LEAST_LOAD: Final = 0.2
-_FEWEST: Final = 20
-"""Requests of a probe at the least, however long they take."""
 _ALONE: Final = 5
 _WARM_UP: Final = 3
 _START_S: Final = 120.0
+_TRIES: Final = 10
 
 
 def release_of(target: str, deadline_ms: float) -> dict[str, Any]:
@@ -95,21 +95,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 async def _searched(target: Target, bodies: Bodies, given: argparse.Namespace) -> dict[str, Any]:
     """Return the time of requests alone, the highest rate that holds twice, and every probe."""
     await probed(target, bodies, 1000.0, _WARM_UP, given.seed)
-    alone_ms = sorted([(await probed(target, bodies, 1000.0, 1, given.seed)).p50_ms for _ in range(_ALONE)])
-    pace = 1000.0 / max(alone_ms[_ALONE // 2], 0.1)
+    alone = [await probed(target, bodies, 1000.0, 1, given.seed) for _ in range(_ALONE)]
+    alone_ms = sorted(each.p50_ms for each in alone)
+    in_time_ms = [each.p50_ms for each in alone if each.holds]
+    if not in_time_ms:
+        return {"alone_ms": alone_ms, "per_s": None, "probes": [asdict(each) for each in alone]}
+    pace = 1000.0 / max(median(in_time_ms), 0.1)
     seeds = iter(range(given.seed, given.seed + 1000))
 
     async def probe(rate: float) -> Any:
-        requests = min(given.requests, max(_FEWEST, round(rate * given.seconds)))
+        requests = requests_of_probe(rate, most=given.requests, seconds=given.seconds, deadline_ms=target.deadline_ms)
         return await probed(target, bodies, rate, requests, next(seeds))
 
     rate, probes = await highest_rate(probe, _LEAST_LOAD * pace, _MOST_LOAD * pace, given.steps)
-    while rate is not None and len(probes) < given.steps + 10:
-        again = await probe(rate)
-        probes.append(again)
-        if again.holds:
-            break
-        rate *= 0.95
+    if rate is not None:
+        rate, again = await confirmed(probe, rate, _TRIES)
+        probes += again
     return {"alone_ms": alone_ms, "per_s": rate, "probes": [asdict(each) for each in probes]}
 
 
@@ -118,7 +119,7 @@ def _line(row: dict[str, Any], given: argparse.Namespace) -> str:
     name = f"{row['target']:<8} {row['candidates']:>4} candidates, {row['deadline_ms']:g} ms"
     alone = f"alone {row['alone_ms'][_ALONE // 2]:.0f} ms"
     if rate is None:
-        return f"{name}: no rate holds; {alone}"
+        return f"{name}: no rate holds twice; {alone}"
     cost = cost_of_1000(given.cpu_price, rate)
     even = breakeven_rate(given.cpu_price, rate, given.gpu_price)
     return (
@@ -178,7 +179,12 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--candidates", type=_counts, default=(20, 50, 100))
     parser.add_argument("--deadline-ms", type=_counts, default=(3000,))
     parser.add_argument("--requests", type=int, default=100, help="of a probe; 1%% of them may be late or degraded")
-    parser.add_argument("--seconds", type=float, default=180.0, help="of a probe, about; it has 20 requests at least")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=180.0,
+        help="of a probe, about; it has 20 requests at least, and lasts five deadlines",
+    )
     parser.add_argument("--steps", type=int, default=5, help="halvings of the search")
     parser.add_argument("--known-share", type=float, default=0.0, help="documents that come again and again")
     parser.add_argument(
@@ -189,6 +195,8 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
+    if given.json is not None and not given.json.absolute().parent.is_dir():
+        parser.error("--json: its folder is not there")
     if (
         min(given.requests, given.steps, given.seconds) < 1
         or not 0 <= given.known_share <= 1

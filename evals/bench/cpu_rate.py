@@ -5,8 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Probed", "breakeven_rate", "cost_of_1000", "highest_rate"]
+__all__ = ["Probed", "breakeven_rate", "confirmed", "cost_of_1000", "highest_rate", "requests_of_probe"]
+
+
+_MOST_RAISED: Final = 20
+"""Times that the high end is raised: to 3,000 times what it was."""
+_FEWEST: Final = 20
+"""Requests of a probe at the least, however long they take."""
+_DEADLINES: Final = 5
+"""How long a probe is at the least: in a deadline or two no queue grows so long that it is seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +41,14 @@ async def highest_rate(
     The high end is probed first, as too high a rate is found out soonest; while it holds it is raised by a half. Then
     ``steps`` times the geometric mean of what holds and what does not: what is left between them is their ratio to the
     power of 2^-steps. The low end, the slowest to probe, is taken to hold and is probed last, where nothing else held.
-    Raises ValueError for ends that do not ascend.
+    Raises ValueError for ends that do not ascend, and where there is no end of what holds.
     """
     if not 0 < low < high:
         raise ValueError("rates must be above 0, the low one below the high one")
     probes = [await probe(high)]
     while probes[-1].holds:
+        if len(probes) > _MOST_RAISED:
+            raise ValueError("every rate holds: no number of requests that is sent is too many")
         low, high = high, high * 1.5
         probes.append(await probe(high))
     for _ in range(steps):
@@ -51,6 +62,25 @@ async def highest_rate(
         last = await probe(low)
         return (low if last.holds else None), [*probes, last]
     return low, probes
+
+
+async def confirmed(
+    probe: Callable[[float], Awaitable[Probed]], rate: float, tries: int
+) -> tuple[float | None, list[Probed]]:
+    """Return the rate, lowered by a twentieth until it holds once more, and every probe; None where it never does."""
+    probes: list[Probed] = []
+    for _ in range(tries):
+        probes.append(await probe(rate))
+        if probes[-1].holds:
+            return rate, probes
+        rate *= 0.95
+    return None, probes
+
+
+def requests_of_probe(rate: float, *, most: int, seconds: float, deadline_ms: float) -> int:
+    """Return how many requests are sent at a rate: ``most``, or those of so many seconds, and never too few to tell."""
+    told = max(_FEWEST, math.ceil(_DEADLINES * rate * deadline_ms / 1000))
+    return max(told, min(most, round(rate * seconds)))
 
 
 def cost_of_1000(price_per_hour: float, rate: float) -> float:

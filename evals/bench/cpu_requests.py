@@ -23,6 +23,8 @@ __all__ = ["Bodies", "Target", "mixed_lengths", "probed"]
 _GOOD_SHARE: Final = 0.99
 _GRACE_S: Final = 5.0
 _SHORTEST, _LONGEST = 33, 400
+_MOST_TOKENS: Final = 512
+"""What the packaged stages read of a pair."""
 
 
 def mixed_lengths(seed: int) -> LengthSamples:
@@ -58,7 +60,7 @@ class Bodies:
 
     def __next__(self) -> bytes:
         number = self._draw.getrandbits(31)
-        (lengths,) = self._lengths.requests((1,), number, _LONGEST)
+        (lengths,) = self._lengths.requests((1,), number, _MOST_TOKENS)
         texts = [
             self._draw.choice(self._known) if self._draw.random() < self._known_share else self._new_text()
             for _ in range(self._candidates)
@@ -68,7 +70,7 @@ class Bodies:
         return orjson.dumps({"query": query, "candidates": candidates, "deadline_ms": self._deadline_ms})
 
     def _new_text(self) -> str:
-        (lengths,) = self._lengths.requests((1,), self._draw.getrandbits(31), _LONGEST)
+        (lengths,) = self._lengths.requests((1,), self._draw.getrandbits(31), _MOST_TOKENS)
         return self._words.text(lengths.documents[0], self._draw)
 
 

@@ -67,7 +67,7 @@ VARIANTS: Final[Mapping[str, Variant]] = {
     "exact graph": Variant(stage=_READ_ANEW),
     "fused graph": Variant(folder="-fused"),
     "one thread": Variant(threads=1),
-    "one thread, onnxruntime's own two": Variant(threads=1, session=SessionOptions(intra_threads=2)),
+    "one thread with onnxruntime's own two": Variant(threads=1, session=SessionOptions(intra_threads=2)),
     "the same without spinning": Variant(threads=1, session=SessionOptions(intra_threads=2, spinning=False)),
     "document ids kept": Variant(stage={"attention": "exported"}),
     **{f"batches of {tokens} padded tokens": _budget(tokens) for tokens in _BUDGETS},
@@ -155,10 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         candidates=20,
         seed=options.seed,
     )
-    only = [name for name in options.only.split(",") if name]
-    if unknown := set(only) - set(VARIANTS):
-        raise SystemExit(f"--only: {', '.join(sorted(unknown))} of {', '.join(VARIANTS)}")
-    variants = {name: variant for name, variant in VARIANTS.items() if name == _FIRST or not only or name in only}
+    asked = {_FIRST, *(options.only or VARIANTS)}
+    variants = {name: variant for name, variant in VARIANTS.items() if name in asked}
     before = os.getloadavg()
     told, refused = asyncio.run(measured(variants, folders[options.precision], requests, options.rounds, options.seed))
     print(f"{options.precision}, {options.workload}, {usable_cores()} cores\n")
@@ -187,6 +185,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=Path(".cache/cpu-bench"))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
+    if options.json is not None and not options.json.absolute().parent.is_dir():
+        parser.error("--json: its folder is not there")
+    options.only = [name.strip() for name in options.only.split(",") if name.strip()]
+    if unknown := [name for name in options.only if name not in VARIANTS]:
+        parser.error(f"--only: {', '.join(unknown)} of {', '.join(VARIANTS)}")
     if min(options.rounds, options.requests) < 1:
         parser.error("rounds and requests are at least 1")
     return options

@@ -119,6 +119,7 @@ def test_how_a_server_is_reached_does_not_count() -> None:
     other = spec_of(
         auth={"env": "KEY"},
         ca_bundle="/ca.pem",
+        client_certificate={"certificate": "/tls.crt", "key": "/tls.key"},
         connect_ms=7,
         max_in_flight_texts=7,
         max_in_flight_tokens=700,

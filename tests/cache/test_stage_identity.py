@@ -64,6 +64,25 @@ def test_f1_a_server_that_came_back_as_another_misses() -> None:
     run_virtual(run())
 
 
+def test_f1_weights_that_were_replaced_in_their_folder_miss() -> None:
+    """A cache that outlives the process answers nothing that another file scored, though all is declared as before."""
+
+    async def run() -> None:
+        first = arranged()
+        first.inner.observed = Observed(model="m", weights_sha256="1" * 64)
+        await first.score("a")
+        second = first.beside()
+        second.inner.observed = Observed(model="m", weights_sha256="2" * 64)
+        await second.score("a")
+        assert second.sent == [["a"]]
+        third = first.beside()
+        third.inner.observed = Observed(model="m", weights_sha256="1" * 64)
+        await third.score("a")
+        assert third.sent == []
+
+    run_virtual(run())
+
+
 def test_a_server_that_was_lost_is_not_mixed_with_what_is_kept() -> None:
     """Until it was looked at it may be another: it scores all of a round or nothing, and nothing of that is kept."""
 
@@ -131,6 +150,36 @@ def test_nobody_waits_for_a_server_that_is_not_known() -> None:
         await asyncio.gather(stage.score("a"), stage.score("a"))
         assert stage.sent == [["a"], ["a"]]
         assert asyncio.get_running_loop().time() == pytest.approx(0.01)
+
+    run_virtual(run())
+
+
+def test_what_was_begun_at_a_server_that_was_lost_counts_for_nobody_else() -> None:
+    """It was looked at since, and is what it was: who answered before that look is not known."""
+
+    async def run() -> None:
+        stage = arranged(ScriptedStage(by_length, delay_ms=10, is_identified=False))
+        first = asyncio.create_task(stage.score("a"))
+        await asyncio.sleep(0.005)
+        stage.inner.is_identified = True
+        await stage.score("a")
+        assert asyncio.get_running_loop().time() == pytest.approx(0.015)
+        await first
+        assert stage.sent == [["a"], ["a"]]
+
+    run_virtual(run())
+
+
+def test_nothing_is_kept_of_what_was_begun_at_a_server_that_was_lost() -> None:
+    """Though it has ended after it was looked at."""
+
+    async def run() -> None:
+        stage = arranged(ScriptedStage(by_length, delay_ms=10, is_identified=False))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(stage.score("a"))
+            await asyncio.sleep(0.005)
+            stage.inner.is_identified = True
+        assert (await stage.score("a")).cost.cached == 0
 
     run_virtual(run())
 

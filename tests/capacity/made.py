@@ -12,7 +12,17 @@ from cascade.types import StageName
 from tests.replay.records import decision_line
 from tests.scenario import release_data
 
-__all__ = ["CALIBRATED", "HOSTED", "ONNX", "made_release", "made_throughputs", "made_traffic", "record", "records_head"]
+__all__ = [
+    "CALIBRATED",
+    "CHAT",
+    "HOSTED",
+    "ONNX",
+    "made_release",
+    "made_throughputs",
+    "made_traffic",
+    "record",
+    "records_head",
+]
 
 CALIBRATED: Final[dict[str, Any]] = {
     "kind": "calibrated",
@@ -21,6 +31,7 @@ CALIBRATED: Final[dict[str, Any]] = {
     "max_share": 0.5,
     "safe_top_m": 30,
 }
+CHAT: Final[dict[str, Any]] = {"adapter": "chat", "url": "http://stage.example", "model": "m", "engine": "vllm/0.32"}
 HOSTED: Final[dict[str, Any]] = {"adapter": "cohere", "url": "http://stage.example", "model": "m", "engine": "cohere"}
 ONNX: Final[dict[str, Any]] = {"adapter": "onnx", "model": "m", "engine": "onnxruntime", "weights": {"folder": "w"}}
 

@@ -22,10 +22,11 @@ _WORK = PairWork(sequences=1.5, tokens=200.0, computed=240.0, over_share=0.0)
         ({"pairs_per_s": 300.0}, 0.005),
         ({"pairs_per_s": 300.0, "efficiency": 0.5}, 0.01),
         ({"pairs_per_s": 300.0, "pair_tokens": 80.0}, 0.01),
+        ({"lists_per_s": 4.0, "efficiency": 0.5}, 0.5),
     ],
 )
 def test_a_pair_keeps_a_replica_busy(given: dict[str, Any], seconds: float) -> None:
-    """By its computed tokens, or by its sequences where pairs were counted and their length is not stated."""
+    """By its computed tokens, or by its sequences where pairs were counted and their length is not stated; a list whole."""
     found = throughputs_of({"small": given})
     assert found.stages[StageName.SMALL].seconds(_WORK) == pytest.approx(seconds)
     assert found.sidecar_requests_per_s is None
@@ -79,9 +80,14 @@ def test_a_stage_is_told_of_once() -> None:
         ({"small": {"pairs_per_s": float("nan")}}, "small.pairs_per_s: Input should be a finite number"),
         ({"small": {"tokens_per_s": float("inf")}}, "small.tokens_per_s: Input should be a finite number"),
         ({"small": {"pairs_per_s": "400"}}, "small.pairs_per_s: Input should be a valid number"),
-        ({"small": {}}, "exactly one of pairs_per_s and tokens_per_s"),
-        ({"small": {"pairs_per_s": 1.0, "tokens_per_s": 1.0}}, "exactly one of pairs_per_s and tokens_per_s"),
+        ({"small": {}}, "exactly one of pairs_per_s, tokens_per_s and lists_per_s"),
+        (
+            {"small": {"pairs_per_s": 1.0, "tokens_per_s": 1.0}},
+            "exactly one of pairs_per_s, tokens_per_s and lists_per_s",
+        ),
         ({"small": {"tokens_per_s": 1.0, "pair_tokens": 9.0}}, "pair_tokens goes with pairs_per_s"),
+        ({"large": {"lists_per_s": 1.0, "pair_tokens": 9.0}}, "pair_tokens goes with pairs_per_s"),
+        ({"large": {"lists_per_s": 0.0}}, "large.lists_per_s: Input should be greater than 0"),
         ({"small": {"pairs_per_s": 1.0, "padding": 1.2}}, "padding and buckets count tokens"),
         ({"small": {"tokens_per_s": 1.0, "padding": 0.9}}, "small.padding: Input should be greater than or equal to 1"),
         ({"small": {"tokens_per_s": 1.0, "padding": 1.1, "buckets": [64]}}, "give one of padding and buckets"),

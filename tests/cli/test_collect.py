@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cascade.replay.table import read_table
+from cascade.rollout.load import default_release_path
 from cascade.testing.upstream import FakeTei, overlap
 from tests.cli.conftest import Command, WriteRelease
 from tests.e2e.processes import listening
@@ -124,13 +126,13 @@ def test_a_query_without_a_candidate_is_counted(command: Command, both: str, tmp
 
 
 def test_a_server_that_is_down_is_exit_1(command: Command, release: WriteRelease, tmp_path: Path) -> None:
-    """After some queries in a row the run stops, with the reason and what to do, and without a traceback."""
+    """Where every query fails no table is written; the reasons and what to do are told, without a traceback."""
     down = {"adapter": "tei", "url": "http://127.0.0.1:9", "model": "m", "engine": "tei/1.9", "connect_ms": 50}
     out = tmp_path / "t.parquet"
-    done = command(*_arguments(out, release(stages={"small": down}, depth=5)))
+    done = command(*_arguments(out, release(stages={"small": down}, depth=5), "--queries", "2"))
     assert (done.status, done.out) == (1, "")
     assert done.err == (
-        "cascade: 5 queries failed, no table was written: small: breaker_open (breaker_open); small: stage_unreachable "
+        "cascade: 2 queries failed, no table was written: small: breaker_open (breaker_open); small: stage_unreachable "
         "(refused). "
         f"{out}.journal keeps what is done: run the same again to try what is left\n"
     )
@@ -171,13 +173,21 @@ def test_dense_without_an_embedding_stage_is_exit_2(command: Command, both: str,
     assert done.err.startswith("cascade: dense: the release has no stage of the adapter onnx-embedding")
 
 
-def test_the_default_release_collects_with_its_own_vectors(command: Command, tmp_path: Path) -> None:
-    """Embedded stages score a few queries of the own collection, with the dense channel beside BM25."""
-    out = tmp_path / "t.parquet"
-    done = command("collect", "--dataset", str(_OWN), "--out", str(out), "--depth", "3", "--queries", "2", "--dense")
+def test_the_embedding_stage_of_the_default_release_collects_with_its_own_vectors(
+    command: Command, tmp_path: Path
+) -> None:
+    """It scores a few queries of the own collection, with the dense channel beside BM25."""
+    data = yaml.safe_load(default_release_path().read_text(encoding="utf-8"))
+    for name in ("levels", "evidence"):
+        del data[name]
+    data |= {"stages": {"small": data["stages"]["small"]}, "escalation": "none"}
+    path, out = tmp_path / "release.yaml", tmp_path / "t.parquet"
+    path.write_text(yaml.safe_dump(data), encoding="utf-8")
+    options = ("--release", str(path), "--out", str(out), "--depth", "3", "--queries", "2", "--dense")
+    done = command("collect", "--dataset", str(_OWN), *options)
     assert (done.status, done.err) == (0, "")
     table = read_table(out)
-    assert set(table.scores) == {"bm25", "dense", "small", "large"}
+    assert set(table.scores) == {"bm25", "dense", "small"}
     assert len(table.doc_ids) == 6
     found = table.column("dense") == table.column("dense")
     assert table.column("dense")[found] == pytest.approx(table.column("small")[found], abs=1e-6)

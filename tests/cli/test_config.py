@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from tests.certificates import chained, signer
 from tests.cli.conftest import BARE, Command, WriteRelease
 
 _SECRET: Final = "kingfisher-secret-7f3a"
@@ -55,7 +56,8 @@ def test_validate_names_a_library_that_embedded_stages_lack(
     monkeypatch.setitem(sys.modules, library, None)  # what makes an import fail
     done = command("config", "validate")
     assert (done.status, done.out) == (2, "")
-    assert done.err == f"cascade: embedded stages need {library}; install cascade-rerank[embedded]\n"
+    expected = f'cascade: embedded stages need {library}; install cascade-rerank[embedded]; in a clone: pip install ".[embedded]"\n'
+    assert done.err == expected
 
 
 def test_validate_checks_credentials_without_telling_them(command: Command, release: WriteRelease) -> None:
@@ -201,3 +203,14 @@ def test_validate_reads_the_files_of_tls(command: Command, release: WriteRelease
     done = command("config", "validate", "--release", release(), variables=variables)
     told = f"cascade: admin_tls_certificate_file {tmp_path}/none.pem: cannot be read: FileNotFoundError\n"
     assert (done.status, done.out, done.err) == (2, "", told)
+
+
+def test_validate_tells_what_is_amiss_behind_a_certificate(
+    command: Command, release: WriteRelease, tmp_path: Path
+) -> None:
+    """It would be served with, so that is no error."""
+    files = chained(tmp_path, signer("one"), [signer("another").certificate])
+    variables = {"CASCADE__TLS_CERTIFICATE_FILE": str(files.certificate), "CASCADE__TLS_KEY_FILE": str(files.key)}
+    done = command("config", "validate", "--release", release(), variables=variables)
+    why = "certificate 2 (another) has not issued the one before it"
+    assert (done.status, done.err) == (0, f"cascade: tls_certificate_file {files.certificate}: {why}\n")

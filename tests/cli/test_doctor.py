@@ -5,11 +5,26 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from cascade.testing.upstream import FakeTei
 from tests.cli.conftest import Command, WriteRelease
+from tests.e2e.processes import listening
 
 _DOWN = {"adapter": "tei", "url": "http://127.0.0.1:9", "model": "m", "engine": "tei/1.9", "connect_ms": 50}
 
 
+def test_a_stage_that_is_well_is_exit_0(command: Command, release: WriteRelease) -> None:
+    """It scores right and is timed, and nothing is to be changed."""
+    with listening(FakeTei(score_of=lambda query, text: float("Paris" in text) - len(text) / 1000)) as url:
+        stage = {"adapter": "tei", "url": url, "model": "fake/reranker", "engine": "tei/1.9", "dtype": "float16"}
+        done = command("doctor", "--release", release(stages={"small": {**stage, "revision": "r1"}}, depth=5))
+    assert (done.status, done.err) == (0, "")
+    assert done.out.count("scoring  ok") == done.out.count("latency  1: ") == 1
+    assert done.out.endswith("cache\n  kept in  memory\n")
+
+
+@pytest.mark.long
 def test_the_default_release_is_well(command: Command) -> None:
     """Both embedded stages score right, are timed, and the exit status is 0."""
     done = command("doctor")

@@ -207,7 +207,8 @@ def test_embedded_stages_are_named_by_release(run: Run, tmp_path: Path) -> None:
     shutil.copy(_MODELS / "micro-ce.onnx", tmp_path / "model.onnx")
     shutil.copy(_MODELS / "micro-ce" / "tokenizer.json", tmp_path / "tokenizer.json")
     release = tmp_path / "r.yaml"
-    stage = {"adapter": "onnx", "model": "m", "engine": "onnxruntime", "weights": {"folder": str(tmp_path)}}
+    stage: dict[str, Any] = {"adapter": "onnx", "model": "m", "engine": "onnxruntime", "attention": "exported"}
+    stage |= {"weights": {"folder": str(tmp_path)}}
     release.write_text(
         json.dumps(
             {
@@ -238,6 +239,8 @@ def test_embedded_stages_are_named_by_release(run: Run, tmp_path: Path) -> None:
         (("default#small", "none.yaml#large"), "release none.yaml: "),
         (("vllm+http://127.0.0.1:9", "default#large"), "REF: stages.large.vllm.model: Field required"),
         (("default#large", "default#large", "--queries", "5"), "--queries needs a --dataset"),
+        (("t.parquet#a", "t.parquet#b", "--max-error", "inf"), "max_error: a limit is a finite number"),
+        (("t.parquet#a", "t.parquet#b", "--min-kendall", "nan"), "min_kendall: a limit is a finite number"),
         (("default#large", "default#large", "--ref-space", "logit"), "--ref-space is for tables"),
         (("default#large", "default#large", "--dataset", "nowhere"), "dataset nowhere: there is no such folder"),
     ],
@@ -276,7 +279,7 @@ def test_a_report_that_cannot_be_written_is_told_first(tmp_path: Path) -> None:
         assert "its folder is not there" in str(done.exception)
         path = _written(tmp_path / "t.parquet")
         done = CliRunner().invoke(app, [f"{path}#large", f"{path}#large", "--out", str(tmp_path)])
-        assert "cannot be written: IsADirectoryError" in str(done.exception)
+        assert "it is no file" in str(done.exception)
 
 
 def test_a_release_without_the_stage_and_a_server_that_is_none(run: Run, tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any, Final
 import orjson
 import pytest
 
+from cascade.testing.upstream import FakeTei
 from tests.cli.conftest import Command, WriteRelease
-from tests.e2e.processes import cascade
+from tests.e2e.processes import cascade, listening
 
 _REQUEST: Final[dict[str, Any]] = {
     "query": "kingfisher",
@@ -107,6 +108,18 @@ def test_an_unknown_format_is_a_usage_error(command: Command) -> None:
     assert "table" in done.err
 
 
+def test_a_stage_orders_and_is_told(command: Command, release: WriteRelease) -> None:
+    """The server's scores make the order; the answer names the stage."""
+    budgets = {"total_ms": 9000, "small_ms": 8000, "large_ms": 100, "reserve_ms": 10}
+    with listening(FakeTei(score_of=lambda query, text: float(text == "b"))) as url:
+        stage = {"adapter": "tei", "url": url, "model": "m", "engine": "tei/1.9"}
+        path = release(stages={"small": stage}, depth=5, budgets=budgets)
+        answer = orjson.loads(command("rerank", "--release", path, stdin=_stdin()).out)
+    assert [item["index"] for item in answer["results"]] == [1, 0, 2]
+    assert (answer["stage"], answer["degraded"]) == ("small", [])
+
+
+@pytest.mark.long
 def test_the_default_release_reranks_alone() -> None:
     """The installed command scores with the models that its packages carry, and no setting."""
     documents = ["Bread is baked in an oven.", "Kingfishers dive for small fish.", "Rivers flow to the sea."]

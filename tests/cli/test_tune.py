@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ _LIMITS = (
     "--limits: write NAME=NUMBER, each name once, split by commas; names are max_error, max_mean_error, min_pearson, "
     "min_kendall, min_overlap, max_large_flips, max_ndcg_loss, max_jitter, max_missing, max_contrast_lost, max_token_mismatch"
 )
+_WEIGHTS = "--weights: write NAME=FOLDER, each name once, of letters, digits and ._-"
 _MODELS = Path(__file__).parents[1] / "fixtures" / "models"
 
 
@@ -46,7 +48,8 @@ def lengths(tmp_path: Path) -> str:
 
 
 def _stages(weights: Path, **changes: Any) -> dict[str, Any]:
-    large = {"adapter": "onnx", "model": "micro", "engine": "onnxruntime", "weights": {"folder": str(weights)}}
+    large: dict[str, Any] = {"adapter": "onnx", "model": "micro", "engine": "onnxruntime", "attention": "exported"}
+    large |= {"weights": {"folder": str(weights)}}
     return {"large": large | changes}
 
 
@@ -67,7 +70,7 @@ def test_a_stage_is_tuned_and_the_release_takes_it(
     command: Command, release: WriteRelease, weights: Path, lengths: str, tmp_path: Path
 ) -> None:
     """Every step is told and in the file, with what to paste; a release that names the file is verified and shown."""
-    batched = {"batching": {"mode": "token-budget"}}
+    batched = {"batching": {"mode": "token-budget"}, "attention": "exact"}
     (tmp_path / "calibration").mkdir()
     out = tmp_path / "calibration" / "tuning.json"
     path = _release(release, _stages(weights, **batched))
@@ -82,6 +85,9 @@ def test_a_stage_is_tuned_and_the_release_takes_it(
         step.variable for step in found.steps
     ]
     assert "the figure for plans" in done.out
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert out.stat().st_mode == plain.stat().st_mode  # whoever serves must be able to read it
     digest = artefact_digest(out.read_bytes())
     assert f'release   tuning: "{digest}"' in done.out
     assert f"embedded_threads: {found.chosen.threads}" in done.out
@@ -149,6 +155,17 @@ def test_the_packaged_int8_model_is_not_batched(command: Command, lengths: str, 
     assert found.chosen.batching.mode == "one-pair"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a folder in which nobody can make a file")
+def test_a_file_that_could_not_be_written_in_the_end_is_told_first(
+    command: Command, release: WriteRelease, weights: Path, lengths: str
+) -> None:
+    """A search of ten minutes would be lost."""
+    done = command(*_quick(_release(release, _stages(weights)), lengths, Path("/proc/tuning.json")))
+    assert done.status == 2
+    assert done.err.startswith("cascade: --out /proc/tuning.json: cannot be written: ")
+    assert "tuning:" not in done.err.removeprefix("cascade: --out /proc/tuning.json")
+
+
 @pytest.mark.parametrize(("ended", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it_and_leaves_nothing(
     command: Command,
@@ -209,14 +226,16 @@ def test_limits_decide_which_weights_may_be_chosen(
         (("--stage", "small"), "--stage small: it is not there; a stage of the adapter onnx can be tuned"),
         (("--candidates", "20,none"), "--candidates: write counts from 1 to 2048, as in 20,50,100"),
         (("--candidates", "0"), "--candidates: write counts from 1 to 2048, as in 20,50,100"),
-        (("--weights", "fp32"), "--weights: write NAME=FOLDER, each name once"),
+        (("--weights", "fp32"), _WEIGHTS),
         (("--limits", "none=1"), _LIMITS),
         (("--limits", "max_error"), _LIMITS),
         (("--limits", "max_error=inf"), _LIMITS),
         (("--limits", "max_error=1,max_error=2"), _LIMITS),
         (("--deadline-ms", "inf"), "--deadline-ms: write a number of milliseconds"),
+        (("--weights", "a/b=/none"), _WEIGHTS),
+        (("--weights", f"{'a' * 81}=/none"), _WEIGHTS),
         (("--weights", "fp32=/none"), "weights: model.onnx is not in /none"),
-        (("--weights", "a=/none", "--weights", "a=/none"), "--weights: write NAME=FOLDER, each name once"),
+        (("--weights", "a=/none", "--weights", "a=/none"), _WEIGHTS),
     ],
 )
 def test_bad_input_is_one_line(
@@ -245,6 +264,7 @@ def test_a_file_that_is_there_is_not_overwritten(
     assert "is there already" in command(*_quick(path, lengths, out)).err
     assert out.read_bytes() == b"mine"
     assert "its folder is not there" in command(*_quick(path, lengths, tmp_path / "none" / "t.json")).err
+    assert "it is no file" in command(*_quick(path, lengths, tmp_path)).err
 
 
 def test_a_release_without_a_cross_encoder_of_its_own_cannot_be_tuned(

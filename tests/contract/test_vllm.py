@@ -28,6 +28,16 @@ TOO_LONG_2025 = (
     b'tokens in the input for score. Please reduce the length of the input.","type":"BadRequestError",'
     b'"param":null,"code":400}'
 )
+TOO_MANY_CHARACTERS = (
+    b'{"error":{"message":"This model\'s maximum context length is 512 tokens. However, your prompt contains 7653 '
+    b"characters (more than 5120 characters, which is the upper bound for 512 input tokens). Please reduce the length of "
+    b'the input prompt. (parameter=input_text, value=7653)","type":"BadRequestError","param":"input_text","code":400}}'
+)
+TOO_MANY_CHARACTERS_16 = (
+    b'{"error":{"message":"You passed 7653 input characters and requested 0 output tokens. However, the model\'s context '
+    b"length is only 512 tokens, resulting in a maximum input length of 512 tokens (at most 5120 characters). Please reduce "
+    b'the length of the input prompt. (parameter=input_text, value=7653)","type":"BadRequestError","param":"input_text","code":400}}'
+)
 
 
 def by_length(query: str, text: str) -> float:
@@ -227,10 +237,14 @@ async def test_d9_only_a_clipped_document_carries_a_clip(version: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("body", [TOO_LONG_NOW, TOO_LONG_2025], ids=["now", "2025"])
+@pytest.mark.parametrize(
+    "body",
+    [TOO_LONG_NOW, TOO_LONG_2025, TOO_MANY_CHARACTERS, TOO_MANY_CHARACTERS_16],
+    ids=["now", "2025", "characters", "characters of 0.16"],
+)
 @pytest.mark.parametrize("status", [400, 500])
 async def test_11_the_observed_error_of_a_long_pair_is_understood(body: bytes, status: int) -> None:
-    """The very words of both versions lead to one clipped attempt, with a status of either kind."""
+    """The very words lead to one clipped attempt, with a status of either kind; a count of characters is none of tokens."""
     server = FakeVllm(max_length=100_000)
     async with released(server, VLLM) as contract:
         server.script = [httpx.Response(status, content=body)]

@@ -16,9 +16,10 @@ import pytest
 import trustme
 
 from tests.certificates import issued
+from tests.cli.conftest import BARE
 from tests.deploy.chart import tool
 from tests.deploy.templates import DEPLOY
-from tests.e2e.processes import serving
+from tests.e2e.processes import serving, write_yaml
 
 _ROOT: Final = DEPLOY.parent
 _PIN: Final = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
@@ -119,8 +120,7 @@ def test_the_lock_has_what_the_package_asks_for() -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("up", [True, False])
-def test_health_is_readiness(up: bool, tls: bool, tmp_path: Path) -> None:
+def test_health_is_readiness(tls: bool, tmp_path: Path) -> None:
     """The check of the image, as it is written there, passes where a sidecar is ready and fails where none is."""
     command = json.loads(_last("HEALTHCHECK").split("CMD", 1)[1])
     assert command[0] == "python"
@@ -131,8 +131,14 @@ def test_health_is_readiness(up: bool, tls: bool, tmp_path: Path) -> None:
             "CASCADE__ADMIN_TLS_CERTIFICATE_FILE": str(files.certificate),
             "CASCADE__ADMIN_TLS_KEY_FILE": str(files.key),
         }
-    with serving(tmp_path, **variables) as process:
-        port = process.admin.rsplit(":", 1)[1] if up else "1"
+
+    def checked(port: str) -> int:
         environment = variables | {"CASCADE__ADMIN_PORT": port}
-        done = subprocess.run([sys.executable, *command[1:]], env=environment, capture_output=True, check=False)
-    assert (done.returncode == 0) is up
+        return subprocess.run(
+            [sys.executable, *command[1:]], env=environment, capture_output=True, check=False
+        ).returncode
+
+    release = write_yaml(tmp_path / "release.yaml", BARE)
+    with serving(tmp_path, "--release", str(release), **variables) as process:
+        assert checked(process.admin.rsplit(":", 1)[1]) == 0
+        assert checked("1") != 0

@@ -204,11 +204,11 @@ def test_flagger_looks_less_often_than_the_window_is_long() -> None:
 
 
 def test_h1_alerts_tell_what_has_to_be_told_and_point_at_pages_that_are_there() -> None:
-    """More than one revision for too long, a candidate taken back, a refusal, a shadow without a sample."""
+    """More than one revision for too long, a candidate taken back, a refusal, a shadow without a sample, a state not kept."""
     alerts = {rule["alert"]: rule for rule in rules("rollout-alerts.yaml")}
     assert set(alerts) == {
         "CascadeRevisionsDiffer", "CascadeCandidateTakenBack", "CascadeActivationRefused", "CascadeRolloutHolds",
-        "CascadeShadowDrops",
+        "CascadeShadowDrops", "CascadeRolloutStateNotKept",
     }  # fmt: skip
     assert all(alert["annotations"]["summary"] for alert in alerts.values())
     files = [path for path in DEPLOY.rglob("*.yaml") if path.parent.name != "prometheus" or "rollout" in path.name]

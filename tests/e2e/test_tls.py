@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
 import pytest
 import trustme
 
+from cascade.testing.upstream import FakeTei
 from tests.certificates import NOW, issued
-from tests.e2e.processes import serving
+from tests.cli.conftest import BARE
+from tests.e2e.processes import Process, listening, serving, write_yaml
 
-_BODY = {"query": "why do boats float", "documents": ["Bread is baked.", "A hull displaces water."]}
+_ROOMY = {"total_ms": 5000, "small_ms": 4000, "large_ms": 100, "reserve_ms": 20}
+_BODY = {"query": "why do boats float", "documents": ["Bread is baked.", "Boats float on water."]}
+
+
+def _serving(folder: Path, url: str, variables: Mapping[str, str]) -> AbstractContextManager[Process]:
+    small = {"adapter": "tei", "url": url, "model": "m", "engine": "tei/1.9"}
+    release = BARE | {"stages": {"small": small}, "depth": 5, "budgets": _ROOMY}
+    return serving(folder, "--release", str(write_yaml(folder / "release.yaml", release)), **variables)
 
 
 def _shown(url: str, trust: ssl.SSLContext) -> str:
@@ -44,7 +55,7 @@ def test_both_listeners_speak_tls_and_take_renewed_certificates(tmp_path: Path) 
     variables = {f"CASCADE__{of}TLS_{name}": value for of in ("", "ADMIN_") for name, value in of_tls.items()}
     variables |= {"CASCADE__TLS_CLIENT_CA_FILE": str(tmp_path / "clients.pem"), "CASCADE__KEYS_SECONDS": "0.1"}
     known, unknown = _trusting(authority, clients.issue_cert("client.test")), _trusting(authority)
-    with serving(tmp_path, **variables) as process:
+    with listening(FakeTei()) as url, _serving(tmp_path, url, variables) as process:
         assert process.public.startswith("https://")
         assert process.admin.startswith("https://")
         answered = httpx.post(f"{process.public}/v1/rerank", json=_BODY, verify=known, timeout=20)

@@ -20,6 +20,7 @@ from evals.bench.cpu_figures import Cell, aims, figures, greatest_difference, su
 from evals.bench.cpu_models import torch_tensors, write_safetensors
 from evals.bench.cpu_pairs import WORKLOADS, Request, requests_of, texts_of
 from evals.bench.cpu_process import EngineFailed, scorer
+from tests.engines.environments import Environment
 
 _MODELS = Path(__file__).parents[1] / "fixtures" / "models"
 _TOKENIZER = _MODELS / "micro-ce" / "tokenizer.json"
@@ -32,6 +33,16 @@ class TextCrossEncoder:
     def rerank(self, query, documents, batch_size=64):
         print("scoring noise")
         return (float(len(query) * 1000 + len(text) + batch_size / 100) for text in documents)
+"""
+
+
+_DYING = """
+import json, sys
+print(json.dumps({"load_s": 0.1, "output": "logit", "versions": {}}), flush=True)
+request = json.loads(sys.stdin.readline())
+print(json.dumps({"scores": [0.0] * len(request["documents"]), "seconds": 0.1}), flush=True)
+sys.stdin.readline()
+raise SystemExit("no memory left")
 """
 
 
@@ -90,6 +101,23 @@ def test_an_engine_that_does_not_load_is_told_and_left_out(folder: Path, tmp_pat
     )
     assert "model.onnx is not in" in bench.failed["cascade"]
     assert set(bench.cells) == {"cascade-fused"}
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+def test_an_engine_that_dies_at_work_is_told_and_left_out(folder: Path, tmp_path: Path, sweep: bool) -> None:
+    """In a round or in the sweep, with all its settings; what the others came to is not lost."""
+    dying = tmp_path / "dying.py"
+    dying.write_text(_DYING, encoding="utf-8")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text(f"#!/bin/sh\nexec {sys.executable} {dying}\n", encoding="utf-8")
+    (tmp_path / "bin" / "python").chmod(0o700)
+    engine = Engine("fastembed", environment=Environment(tmp_path / "none", tmp_path), sweeps=True)
+    bench = Bench("int8", folder, {"short": _requests(requests=1)}, seed=0)
+    bench.measure({"fastembed": engine, "cascade": ENGINES["cascade"]}, 1, sweep=sweep)
+    expected = {"fastembed", "fastembed-best"} if sweep else {"fastembed"}
+    assert bench.failed == dict.fromkeys(expected, "no memory left")
+    assert set(bench.cells) == set(bench.told) == {"cascade"}
+    assert len(bench.cells["cascade"]["short"].rounds) == 1
 
 
 def test_a_library_is_asked_in_its_own_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +228,16 @@ def test_names_say_setting_and_precision() -> None:
     assert "cpu_own" in " ".join(command(ENGINES["cascade"], Path(os.sep), "int8"))
 
 
-@pytest.mark.parametrize("options", [["--engines", "nothing"], ["--precision", ""], ["--rounds", "0"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--engines", "nothing"],
+        ["--precision", ""],
+        ["--rounds", "0"],
+        ["--engines", "cascade", "--collection", "/no/such/folder"],
+        ["--engines", "cascade", "--json", "/no/such/file.json"],
+    ],
+)
 def test_what_the_benchmark_does_not_know_is_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Before anything is made or started."""
     with pytest.raises(SystemExit) as ended:

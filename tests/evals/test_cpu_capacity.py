@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,9 +12,18 @@ import pytest
 from aiohttp import web
 
 from cascade.policy.release import OnnxStage, parse_release
+from cascade.tokens import PAIR_OVERHEAD_TOKENS
+from cascade.tuning.lengths import LengthSamples
 from cascade.tuning.texts import Words
-from evals.bench.cpu_capacity import release_of
-from evals.bench.cpu_rate import Probed, breakeven_rate, cost_of_1000, highest_rate
+from evals.bench.cpu_capacity import main, release_of
+from evals.bench.cpu_rate import (
+    Probed,
+    breakeven_rate,
+    confirmed,
+    cost_of_1000,
+    highest_rate,
+    requests_of_probe,
+)
 from evals.bench.cpu_requests import Bodies, Target, mixed_lengths, probed
 
 _WORDS = Words(("water", "light", "house", "road"), (1, 1, 1, 1))
@@ -56,6 +66,35 @@ def test_where_nothing_holds_there_is_no_rate() -> None:
         _searched(1.0, 2.0, 2.0)
 
 
+def test_a_search_ends_where_every_rate_holds() -> None:
+    """Else it would go on for ever."""
+    with pytest.raises(ValueError, match="every rate holds"):
+        _searched(math.inf, 1.0, 10.0)
+
+
+def test_a_rate_is_told_once_it_held_again() -> None:
+    """Lowered by a twentieth each time; where it never does there is none."""
+
+    def found(true_rate: float) -> tuple[float | None, int]:
+        async def probe(rate: float) -> Probed:
+            return Probed(rate, 1, 1, 0, 0, 0, 1.0, 1.0, holds=rate <= true_rate)
+
+        rate, probes = asyncio.run(confirmed(probe, 10.0, 3))
+        return rate, len(probes)
+
+    assert found(10.0) == (10.0, 1)
+    lowered, probes = found(9.6)
+    assert lowered == pytest.approx(9.5)
+    assert probes == 2
+    assert found(1.0) == (None, 3)
+
+
+def test_a_probe_is_long_enough_to_see_a_queue_grow() -> None:
+    """As many as asked for, or as come in its time; but 20, and those of five deadlines, at the least."""
+    sizes = [requests_of_probe(rate, most=100, seconds=60.0, deadline_ms=3000.0) for rate in (0.1, 1.0, 2.0, 40.0)]
+    assert sizes == [20, 60, 100, 600]
+
+
 def test_cost_is_that_of_a_machine_kept_busy() -> None:
     """At 3.6 an hour and one query a second, a thousand cost one; twice the price needs twice the rate."""
     assert cost_of_1000(3.6, 1.0) == pytest.approx(1.0)
@@ -89,6 +128,14 @@ def test_bodies_are_requests_of_the_native_route() -> None:
     known = _bodies(1.0)
     again = [candidate["text"] for _ in range(200) for candidate in orjson.loads(next(known))["candidates"]]
     assert len(set(again)) <= 500 < len(again)
+
+
+def test_bodies_are_as_long_as_a_users_pairs() -> None:
+    """A file of lengths beyond those of the bench's own is not cut to them."""
+    lengths = LengthSamples("mine", ((5, 508),))
+    bodies = Bodies(_WORDS, lengths, candidates=1, deadline_ms=500, known_share=0.0, seed=1)
+    (candidate,) = orjson.loads(next(bodies))["candidates"]
+    assert len(candidate["text"].split()) == 508 - 5 - PAIR_OVERHEAD_TOKENS
 
 
 @asynccontextmanager
@@ -144,3 +191,10 @@ async def test_a_late_answer_is_late_whatever_it_holds() -> None:
         found = await probed(Target(url, 1), _bodies(), 2000.0, 3, 1)
     assert found.late >= 1
     assert not found.holds
+
+
+def test_a_file_that_cannot_be_written_is_told_before_hours_of_work(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its folder is not there."""
+    with pytest.raises(SystemExit):
+        main(["--json", "/no/such/file.json"])
+    assert "--json: its folder is not there" in capsys.readouterr().err

@@ -35,10 +35,19 @@ async def test_every_variant_of_a_float32_model_scores_as_the_default_does(tmp_p
     assert "model.onnx" in refused["of a model that is not there"]
 
 
-@pytest.mark.parametrize("options", [["--rounds", "0"], ["--precision", "fp8"]])
+@pytest.mark.parametrize("options", [["--rounds", "0"], ["--precision", "fp8"], ["--json", "/no/such/file.json"]])
 def test_bad_options_are_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Before anything is made."""
     with pytest.raises(SystemExit) as ended:
         main(options)
     assert ended.value.code == 2
     assert "error" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_can_be_asked_for(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its name in a list that commas part; what is wrong besides is told, and not that name."""
+    with pytest.raises(SystemExit) as ended:
+        main(["--only", f"{name}, nothing such"])
+    assert ended.value.code == 2
+    assert "--only: nothing such of " in capsys.readouterr().err

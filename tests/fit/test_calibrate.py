@@ -143,16 +143,16 @@ def test_a_fit_is_the_same_every_time() -> None:
 
 def test_a_large_stage_that_harms_shows_no_benefit() -> None:
     """Worse than the small one by construction: judgements show it, and there is no price."""
-    artefact = calibrate([planted_table(errors={**ERRORS, "small": 0.3, "large": 3.0})], _ASKED)
+    artefact = calibrate([planted_table(100, 12, errors={**ERRORS, "small": 0.3, "large": 3.0})], _ASKED)
     assert artefact.benefit.status == "none-found"
     assert artefact.benefit.mean is not None
     assert artefact.benefit.mean < 0.0
     assert artefact.prices == ()
 
 
-def test_without_judgements_the_benefit_is_not_shown(planted: ScoreTable) -> None:
+def test_without_judgements_the_benefit_is_not_shown() -> None:
     """The large order stands in for prices; score maps and final orders are not fitted, and that is told."""
-    artefact = calibrate([replace(planted, rel=None)], _ASKED)
+    artefact = calibrate([planted_table(100, 12, rel=None)], _ASKED)
     assert (artefact.benefit.status, artefact.benefit.mean, artefact.benefit.queries) == ("not-shown", None, 0)
     assert {point.judged_by for point in artefact.prices} == {"large-scores"}
     assert artefact.score_maps == {}
@@ -165,12 +165,13 @@ def test_without_judgements_the_benefit_is_not_shown(planted: ScoreTable) -> Non
 
 
 @pytest.mark.parametrize(("cascade", "told"), [(0, False), (7, True)])
-def test_queries_that_a_release_chose_are_told(planted: ScoreTable, *, cascade: int, told: bool) -> None:
+def test_queries_that_a_release_chose_are_told(*, cascade: int, told: bool) -> None:
     """Of decision records, those escalated whole by a release are no sample of the traffic, and the artefact says so."""
-    rows = len(planted.doc_ids) // len(planted.query_ids)
-    modes = ("cascade",) * (cascade * rows) + ("observe",) * (len(planted.doc_ids) - cascade * rows)
-    artefact = calibrate([replace(planted, rel=None, attributes={"q_mode": modes})], _ASKED)
-    note = "7 of 110 queries were escalated whole by a release: no sample of the traffic; --where q_mode=observe leaves them out"
+    rows = 6
+    modes = ("cascade",) * (cascade * rows) + ("observe",) * ((30 - cascade) * rows)
+    table = planted_table(30, rows, rel=None, attributes={"q_mode": modes})
+    artefact = calibrate([table], replace(_ASKED, allow_few=True))
+    note = "7 of 30 queries were escalated whole by a release: no sample of the traffic; --where q_mode=observe leaves them out"
     assert (note in artefact.notes) == told
     assert any("escalated whole" in each for each in artefact.notes) == told
 
@@ -217,7 +218,7 @@ def test_few_judged_queries_are_enough_to_refute() -> None:
 @pytest.mark.parametrize("candidates", [1, 2, 5, 9, 10, 11])
 def test_short_lists_are_fitted(candidates: int) -> None:
     """Where all candidates are in the top ten there is nothing to learn of it, and nothing breaks."""
-    artefact = calibrate([planted_table(100, candidates)], Asked(ROLES, k=10))
+    artefact = calibrate([planted_table(30, candidates)], Asked(ROLES, k=10, allow_few=True))
     calibration = _calibration(artefact)
     draw = np.random.default_rng(0)
     small, channels = draw.normal(size=candidates), {name: draw.normal(size=candidates) for name in ("bm25", "dense")}
@@ -296,7 +297,11 @@ def test_the_space_of_the_small_scores_is_asked_for_or_told_or_seen(
     table = replace(
         planted.take(range(20)),
         scores={**planted.take(range(20)).scores, "small": squashed[: 20 * 24]},
-        conditions={"scorers": {"small": {"fingerprint": fingerprint}}},
+        conditions={
+            "scorers": {"small": {"fingerprint": fingerprint}},
+            "observed": {"small": {"weights_sha256": "1" * 64}, "large": None},
+        },
     )
     artefact = calibrate([table], replace(_ASKED, small_space=asked, allow_few=True))
     assert (artefact.small.space, artefact.small.fingerprint) == (expected, fingerprint)
+    assert (artefact.small.weights_sha256, artefact.large.weights_sha256) == ("1" * 64, None)

@@ -331,6 +331,16 @@ def test_a_calibration_of_another_model_under_the_same_name_is_refused(tmp_path:
         _certify(tmp_path, table, calibration=Calibration(known, fitted.sha256))
 
 
+def test_a_calibration_of_other_weights_is_refused(tmp_path: Path) -> None:
+    """Files that were exchanged under the same fingerprint are another scorer."""
+    fitted = made_calibration()
+    artefact = fitted.artefact
+    known = artefact.model_copy(update={"large": artefact.large.model_copy(update={"weights_sha256": "1" * 64})})
+    table = planted_table(60, 12, conditions={"observed": {"large": {"weights_sha256": "2" * 64}}})
+    with pytest.raises(ConfigError, match="column large: scored by other weights"):
+        _certify(tmp_path, table, calibration=Calibration(known, fitted.sha256))
+
+
 def test_that_escalating_was_not_shown_to_help_is_noted(tmp_path: Path) -> None:
     """What is certified is then closeness to the large stage, for better or worse."""
     table = planted_table(160, 8, seed=6, errors=_ALMOST)

@@ -68,6 +68,13 @@ def test_labels_are_those_that_the_table_tells() -> None:
     assert second.labels["length"] == ("over-length", "short")
 
 
+def test_a_length_that_a_table_leaves_out_is_no_label() -> None:
+    """The query is in no slice of lengths, and the others are."""
+    told = table({"a": _FOUR}, attributes={"tokens": (5, None, 500, 5)})
+    found = of_tables(source(told, "a"), source(table({"b": _FOUR}), "b"), None, None, 100)
+    assert [item.labels for item in found.lists] == [{}, {"length": ("over-length", "short")}]
+
+
 def test_a_sample_and_a_depth_cut_tables() -> None:
     """The sample is within every larger one; the depth goes by rank_first and needs it."""
     whole = table({"a": [float(n) for n in range(40)]}, 10, rank_first=np.array([1, 2, 3, 4] * 10))

@@ -52,6 +52,7 @@ def test_tei_needs_no_name_of_the_model() -> None:
         ("r.yaml#tiny", "CAND: a release has the stages small and large, not tiny"),
         ("tei+http://h:1#model", "CAND: behind # of an endpoint write key=value"),
         ("tei+http://h:1#auth.=x", "CAND: behind # of an endpoint write key=value"),
+        ("tei+http://h:1#auth=x,auth.env=Y", "CAND: auth is given as a whole and by its keys"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_the_forms(written: str, message: str) -> None:

@@ -18,7 +18,7 @@ from cascade.replay.collect import choose_queries
 from cascade.replay.collection import Collection
 from cascade.replay.run import Asked, Collected, collect_table
 from cascade.replay.table import ScoreTable, data_sha256, read_table
-from cascade.stages.base import Stage
+from cascade.stages.base import Observed, Stage
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage, fingerprint
 from cascade.types import StageName
@@ -246,6 +246,23 @@ def test_another_release_does_not_go_on_with_the_journal(tmp_path: Path) -> None
     other = collection(digests={"corpus.jsonl": "sha256:3", "queries.jsonl": "sha256:2"})
     with pytest.raises(ConfigError, match="was begun with another corpus, depth;"):
         _run(replace(asked, depth=2, collection=other), _stages())
+
+
+def test_weights_that_were_exchanged_do_not_go_on_with_the_journal(tmp_path: Path) -> None:
+    """All that is declared may be as it was: of the vectors of the dense channel too."""
+
+    def stages(large: str, embedder: str) -> dict[StageName, Stage]:
+        small = ScriptedEmbedder(lambda query, text: 1.0, observed=Observed(weights_sha256=embedder * 64))
+        return {**_stages(observed=Observed(weights_sha256=large * 64)), StageName.SMALL: small}
+
+    asked = _asked(tmp_path, dense=True, columns={"large": StageName.LARGE})
+    with pytest.raises(asyncio.CancelledError):
+        _run(asked, stages("1", "2"), interrupt_at=2)
+    for other in (stages("3", "2"), stages("1", "3")):
+        with pytest.raises(ConfigError, match="was begun with another weights;"):
+            _run(asked, other)
+    _run(asked, stages("1", "2"))
+    assert read_table(asked.out).conditions["weights"] == {"large": "1" * 64, "dense": "2" * 64}
 
 
 def test_a_table_that_is_done_is_not_replaced(tmp_path: Path) -> None:

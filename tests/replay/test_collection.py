@@ -73,6 +73,18 @@ def test_ids_with_quotes_and_numbers_and_odd_lines_are_taken_as_they_are(tmp_pat
     assert collection.judgements == {"q1": {'"x': 1}}
 
 
+def test_halves_of_surrogate_pairs_become_question_marks(tmp_path: Path) -> None:
+    """They are legal in JSON and in no text: one such document would end a whole run."""
+    folder = _folder(
+        tmp_path,
+        corpus=b'{"_id": "d1", "title": "\\ud83d", "text": "They \\ude00 float \\ud83d\\ude00"}\n',
+        queries=b'{"_id": "q1", "text": "boats \\ud83d"}\n',
+    )
+    collection = load_collection(folder)
+    assert collection.documents == {"d1": "? They ? float 😀"}
+    assert collection.queries == {"q1": "boats ?"}
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [

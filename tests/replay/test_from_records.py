@@ -264,6 +264,46 @@ def test_a_server_that_changed_makes_another_scorer_of_the_same_name(tmp_path: P
     assert found.table.conditions["observed"]["large"] == {"version": "1.9", "max_texts": 64}
 
 
+def test_weights_that_were_replaced_make_another_scorer_of_the_same_name(tmp_path: Path) -> None:
+    """Records that were written before their digest was told go with any."""
+
+    def head(number: int, **weights: str) -> dict[str, Any]:
+        return head_line(id=str(number) * 16, scorers={"large": scorer("large", "big", {"model": "m", **weights})})
+
+    lines = [
+        head(0),
+        head(1, weights_sha256="1" * 64),
+        head(2, weights_sha256="2" * 64),
+        *(
+            decision_line(head=str(number) * 16, query_hash=f"{number}{'a' * 15}", time=_at(number))
+            for number in range(3)
+        ),
+    ]
+    found = gather([_records(tmp_path, *lines)])
+    assert [name[0] for name in found.table.query_ids] == ["0", "2"]
+    assert found.counts.other_server == 1
+
+
+def test_records_that_tell_no_weights_let_no_others_in(tmp_path: Path) -> None:
+    """A version that does not tell them may write again, after one that does: what is known last still holds."""
+
+    def head(number: int, **weights: str) -> dict[str, Any]:
+        return head_line(id=str(number) * 16, scorers={"large": scorer("large", "big", {"model": "m", **weights})})
+
+    lines = [
+        head(0, weights_sha256="1" * 64),
+        head(1, weights_sha256="2" * 64),
+        head(2),
+        *(
+            decision_line(head=str(number) * 16, query_hash=f"{number}{'a' * 15}", time=_at(number))
+            for number in range(3)
+        ),
+    ]
+    found = gather([_records(tmp_path, *lines)])
+    assert [name[0] for name in found.table.query_ids] == ["1", "2"]
+    assert found.counts.other_server == 1
+
+
 def test_instructions_of_callers_are_told_apart(tmp_path: Path) -> None:
     """A reranker that follows instructions scores otherwise under another one, so that queries can be chosen by it."""
     lines = [head_line(), decision_line(instruction="d" * 16), decision_line(query_hash=_B)]

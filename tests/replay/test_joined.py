@@ -105,3 +105,16 @@ def test_a_scorer_has_to_be_the_same_in_all_tables() -> None:
     differs = replace(third, conditions={"scorers": {"small": {"fingerprint": {"model": "other"}}}})
     with pytest.raises(ConfigError, match="column small: the tables were scored by different stages"):
         joined([*tables[:2], differs])
+
+
+def test_the_weights_of_a_scorer_have_to_be_the_same_where_they_are_known() -> None:
+    """Files that were exchanged under the same name make another scorer; what one table does not tell another may."""
+
+    def told(seed: int, digest: str | None) -> ScoreTable:
+        observed = {"small": None if digest is None else {"model": "m", "weights_sha256": digest}}
+        return replace(made_table(1, seed=seed), conditions={"observed": observed})
+
+    both = joined([told(1, None), told(2, "1" * 64), made_table(1, seed=3)])
+    assert both.conditions["observed"] == {"small": {"weights_sha256": "1" * 64}}
+    with pytest.raises(ConfigError, match="column small: the tables were scored by a stage with different weights"):
+        joined([both, told(4, "2" * 64)])

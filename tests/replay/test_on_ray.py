@@ -103,7 +103,10 @@ def test_another_way_to_run_is_refused(written: str) -> None:
 def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """What to install is said where the extra is not there."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"^--workers ray needs cascade-rerank\[ray\]$"), workers_of("ray:2"):
+    with (
+        pytest.raises(ConfigError, match=r"^--workers ray needs cascade-rerank\[ray\]; in a clone: "),
+        workers_of("ray:2"),
+    ):
         pass
 
 

@@ -106,7 +106,7 @@ def test_parquet_without_its_library_is_told(tmp_path: Path, monkeypatch: pytest
     lines = [orjson.dumps(head_line()) + b"\n"]
     parquet = _parquet(tmp_path / "p", lines)
     monkeypatch.setitem(sys.modules, "pyarrow", None)  # what makes an import fail
-    with pytest.raises(ConfigError, match=r"^records .*p: Parquet needs cascade-rerank\[fit\]$"):
+    with pytest.raises(ConfigError, match=r"^records .*p: Parquet needs cascade-rerank\[fit\]; in a clone: "):
         list(lines_of(parquet))
     (tmp_path / "r").write_bytes(lines[0])
     assert list(lines_of(tmp_path / "r")) == lines

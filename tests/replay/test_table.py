@@ -179,7 +179,7 @@ def test_a_collection_that_is_not_done_is_told(tmp_path: Path) -> None:
 def test_missing_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What to install is said where the extra is not there."""
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
-    with pytest.raises(ConfigError, match=r"^score tables need cascade-rerank\[fit\]$"):
+    with pytest.raises(ConfigError, match=r"^score tables need cascade-rerank\[fit\]; in a clone: "):
         read_table(tmp_path / "table.parquet")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cascade.errors import ConfigError
 from cascade.policy.release import OnnxStage, Release, StageBase, TeiStage, VllmStage, parse_release
-from cascade.rollout.identity import Difference, first_said, fitted_for_others, not_as_declared
+from cascade.rollout.identity import Difference, first_said, fitted_for_others, fitted_on_other_weights, not_as_declared
 from cascade.rollout.load import UNSET
 from cascade.stages.base import Observed
 from cascade.stages.fingerprint import fingerprint_of
@@ -172,6 +172,21 @@ def test_what_is_not_declared_is_held_against_what_was_said_first(first: Observe
     assert not_as_declared(_VLLM, first, first) == []
     assert not_as_declared(_VLLM, first, Observed()) == []
     assert not_as_declared(_VLLM, Observed(), now) == []
+
+
+@pytest.mark.parametrize("stage", [StageName.SMALL, StageName.LARGE])
+def test_weights_that_were_exchanged_are_told_where_both_are_known(stage: StageName) -> None:
+    """All that is declared may be as it was."""
+    fitted = artefact_for()
+    known = fitted.model_copy(
+        update={str(stage): getattr(fitted, stage).model_copy(update={"weights_sha256": "1" * 64})}
+    )
+    others = Observed(weights_sha256="2" * 64)
+    told = "weights: loaded from files of sha256 222222222222…, fitted on sha256 111111111111…"
+    assert fitted_on_other_weights(stage, known, others) == [told]
+    assert fitted_on_other_weights(stage, known, Observed(weights_sha256="1" * 64)) == []
+    assert fitted_on_other_weights(stage, known, Observed()) == []
+    assert fitted_on_other_weights(stage, fitted, others) == []
 
 
 def test_the_first_word_on_each_thing_is_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -67,3 +68,17 @@ async def test_a_write_that_nobody_waits_for_any_more_lands_before_the_next() ->
     kept = keeps.read()
     assert kept is not None
     assert (first.cancelled(), kept.seen, keeps.writes) == (True, "new", 2)
+
+
+async def test_that_the_state_cannot_be_kept_is_told_until_it_is() -> None:
+    """Each try, by what came of it, and why the last one failed; what is kept already is no try."""
+    tries: list[bool] = []
+    keeps = FakeKeeps(fails=OSError(errno.ENOSPC, "No space left on device"))
+    ledger = Ledger(keeps=keeps, kept=tries.append)
+    await ledger.save()
+    await ledger.save()
+    assert (tries, ledger.fault) == ([False, False], "No space left on device")
+    keeps.fails = None
+    await ledger.save()
+    await ledger.save()
+    assert (tries, ledger.fault) == ([False, False, True], None)

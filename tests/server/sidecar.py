@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, cast
 
 import httpx
 import orjson
+from starlette.applications import Starlette
 
 from cascade.cache.score_cache import ScoreCache
 from cascade.calibration.calibrated import Calibration
@@ -104,23 +106,28 @@ def bundle_of(release: Release, calibration: Calibration | None = None, digest: 
     return Bundle(LoadedRelease(release, digest, "sha256:policy", {}), source, calibration)
 
 
-@dataclass(slots=True)
+def _client(app: Starlette) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://sidecar.test")
+
+
+@dataclass
 class Sidecar:
     """A service with its stages, and clients of both listeners."""
 
     service: Service
     small: ScriptedStage
     large: ScriptedStage
-    public: httpx.AsyncClient = field(init=False)
-    admin: httpx.AsyncClient = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.public, self.admin = (
-            httpx.AsyncClient(
-                transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://sidecar.test"
-            )
-            for app in (public_app(self.service), admin_app(self.service))
-        )
+    @cached_property
+    def public(self) -> httpx.AsyncClient:
+        """Return a client of the public listener, which is made when it is first asked: that takes a while."""
+        return _client(public_app(self.service))
+
+    @cached_property
+    def admin(self) -> httpx.AsyncClient:
+        """Return a client of the admin listener."""
+        return _client(admin_app(self.service))
 
     async def post(self, path: str, body: Any, headers: Mapping[str, str] | None = None) -> httpx.Response:
         """Post JSON, or bytes as they are."""

@@ -45,6 +45,7 @@ async def test_h1_status_tells_the_active_release_and_each_stage() -> None:
         "draining": False,
         "admission": {"held": 0, "seats": {"short": 0, "long": 0}, "waiting": {"short": 0, "long": 0}},
         "start": {"passed_over": [], "taken_back": False},
+        "rollout": {"state_fault": None},
         "candidate": None,
         "cache": None,
         "release": "test-1",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import httpx
@@ -9,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cascade.testing.clock import run_virtual
-from tests.server.sidecar import BODIES, ROUTES, sidecar
+from cascade.testing.clock import VirtualTimeLoop
+from tests.server.sidecar import BODIES, ROUTES, Sidecar, sidecar
 
 _ALL: Final = [(dialect, path) for dialect, paths in ROUTES.items() for path in paths]
 _FIELDS: Final = [
@@ -70,11 +72,19 @@ _VALUES: Final = st.recursive(
 )
 
 
-def _post(path: str, body: Any) -> httpx.Response:
-    async def ask() -> httpx.Response:
-        return await sidecar(max_body_bytes=100_000).post(path, body)
+_Post = Callable[[str, Any], httpx.Response]
 
-    return run_virtual(ask())
+
+@pytest.fixture(scope="module")
+def post() -> Iterator[_Post]:
+    """Give a function that posts to one sidecar: making one takes longer than many requests."""
+
+    async def made() -> Sidecar:
+        return sidecar(max_body_bytes=100_000)
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        served = runner.run(made())
+        yield lambda path, body: runner.run(served.post(path, body))
 
 
 def _check(path: str, response: httpx.Response, sent: int | None) -> None:
@@ -101,25 +111,27 @@ def _check(path: str, response: httpx.Response, sent: int | None) -> None:
 @pytest.mark.parametrize("path", sorted({path for _, path in _ALL}))
 @given(body=_VALUES)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_json_is_answered_or_refused(path: str, body: Any) -> None:
+def test_any_json_is_answered_or_refused(post: _Post, path: str, body: Any) -> None:
     """No JSON value makes a route fail or hang, and every refusal has the route's own form."""
-    _check(path, _post(path, body), None)
+    _check(path, post(path, body), None)
 
 
 @pytest.mark.parametrize(("dialect", "path"), _ALL)
 @given(field=st.sampled_from(_FIELDS), value=_VALUES)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_value_of_any_field_is_answered_or_refused(dialect: str, path: str, field: str, value: Any) -> None:
+def test_any_value_of_any_field_is_answered_or_refused(
+    post: _Post, dialect: str, path: str, field: str, value: Any
+) -> None:
     """One field of a good request may hold anything."""
-    _check(path, _post(path, {**BODIES[dialect]("q", ["a", "b", "c"]), field: value}), None)
+    _check(path, post(path, {**BODIES[dialect]("q", ["a", "b", "c"]), field: value}), None)
 
 
 @pytest.mark.parametrize(("dialect", "path"), _ALL)
 @given(texts=st.lists(st.text(max_size=6), min_size=1, max_size=12), query=st.text(max_size=6))
 @settings(max_examples=30, deadline=None)
-def test_any_texts_give_each_index_once(dialect: str, path: str, texts: list[str], query: str) -> None:
+def test_any_texts_give_each_index_once(post: _Post, dialect: str, path: str, texts: list[str], query: str) -> None:
     """A valid request is answered with every candidate once, whatever its texts are."""
-    response = _post(path, BODIES[dialect](query, texts))
+    response = post(path, BODIES[dialect](query, texts))
     if response.status_code == 200:
         answer = response.json()
         items = answer if dialect == "tei" else answer["data" if dialect == "vllm-score" else "results"]
@@ -131,6 +143,6 @@ def test_any_texts_give_each_index_once(dialect: str, path: str, texts: list[str
 @pytest.mark.parametrize("path", sorted({path for _, path in _ALL}))
 @given(body=st.binary(max_size=200))
 @settings(max_examples=40, deadline=None)
-def test_any_bytes_are_answered_or_refused(path: str, body: bytes) -> None:
+def test_any_bytes_are_answered_or_refused(post: _Post, path: str, body: bytes) -> None:
     """Bytes that are no JSON are refused in the route's form."""
-    _check(path, _post(path, body), None)
+    _check(path, post(path, body), None)

@@ -165,6 +165,19 @@ async def test_d8_ten_thousand_candidates_are_answered_where_the_release_takes_t
 
 
 @pytest.mark.parametrize(("dialect", "path"), _ALL)
+async def test_d8_documents_of_nothing_that_is_seen_are_not_scored(dialect: str, path: str) -> None:
+    """Controls and zero-width characters are blank as white space is: an empty document may be scored above all others."""
+    response = await sidecar().post(path, BODIES[dialect]("q", ["\u200b", "seen", "\0 \ufeff"]))
+    assert (response.status_code, response.headers["x-cascade-excluded"]) == (200, "2")
+
+
+async def test_a_query_of_nothing_that_is_seen_is_blank() -> None:
+    """It is refused as one of white space is, where the format refuses that."""
+    response = await sidecar().post("/v1/cascade/rerank", BODIES["native"]("\u200b\0", ["a"]))
+    assert (response.status_code, "query: must not be blank" in response.text) == (422, True)
+
+
+@pytest.mark.parametrize(("dialect", "path"), _ALL)
 async def test_ten_thousand_candidates_are_refused_with_the_limit_named(dialect: str, path: str) -> None:
     """Over the hard cap the request is refused: 422 as TEI does, else 413; the most accepted is told."""
     response = await sidecar().post(path, BODIES[dialect]("q", ["a"] * 10_000))

@@ -6,6 +6,7 @@ import asyncio
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +17,9 @@ import yaml
 from cascade.errors import ConfigError
 from cascade.policy.release import StageSpec, release_digest
 from cascade.rollout.desk import Desk
-from cascade.rollout.history import Entry, Happened, KeptRelease, Remembered, StateFile
+from cascade.rollout.history import Entry, Happened, KeptCandidate, KeptRelease, Remembered, StateFile
 from cascade.rollout.store import ReleaseStore
+from cascade.rollout.unsettled import UnsettledStarts
 from cascade.server.active import ActiveRelease
 from cascade.server.building import built_service, start_stages
 from cascade.server.rollout_start import StateWithStore, begun
@@ -31,6 +33,7 @@ from cascade.testing.upstream import overlap
 from cascade.types import StageName
 from tests.rollout.desk_fakes import release_data
 from tests.server.releases import Closable, Models, bundled, served, stage_of
+from tests.stages.engine.arrange import until
 
 _GONE: Final[dict[str, Any]] = {
     "depth": 5,
@@ -236,6 +239,107 @@ async def test_a_good_release_that_was_taken_back_later_comes_behind_the_named_o
     _write(tmp_path / "release.yaml", "other")
     async with _serving(tmp_path, watch_release=True) as (service, _):
         assert service.traffic.stable.name == "r1"
+
+
+def _killed(folder: Path, digest: str, times: int) -> None:
+    """Leave behind what so many processes do that were killed before their start with a release had settled."""
+    for _ in range(times):
+        UnsettledStarts(folder / "state" / "releases").begin(digest)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+async def test_a_stable_release_that_kills_its_process_again_and_again_leaves_the_last_good_one(
+    tmp_path: Path, log: io.BytesIO, watched: bool
+) -> None:
+    """After three starts that did not settle; it is told as one that cannot be served, and does not come back by itself."""
+    state = _State(tmp_path)
+    good = state.serves("r1")
+    bad = state.serves("r2")
+    assert _write(tmp_path / "release.yaml", "r2") == bad
+    _killed(tmp_path, bad, 2)
+    async with _serving(tmp_path, watch_release=watched) as (service, _):
+        assert service.traffic.stable.name == "r2"
+    _killed(tmp_path, bad, 3)
+    async with _serving(tmp_path, watch_release=watched) as (service, desk):
+        assert service.traffic.stable.name == "r1"
+        assert _passed_over(service) == [("r2", "start")]
+        told = desk.status()
+        assert (told["stable"]["digest"], told["refused"]["digest"], told["refused"]["step"]) == (good, bad, "start")
+        assert told["refused"]["why"] == [
+            "the process was killed 3 times in a row before it had served for 60 s with it"
+        ]
+        assert desk.history()[1]["what"] == "refused"
+    (event,) = _events(log, "a release cannot be served at this start")
+    assert (event["level"], event["release"]) == ("error", "r2")
+    async with _serving(tmp_path, watch_release=watched) as (service, _):
+        assert service.traffic.stable.name == "r1"
+        assert _passed_over(service) == []
+
+
+@pytest.mark.parametrize("other", ["none", "taken back", "killed too", "gone"])
+async def test_a_release_that_kills_its_process_serves_where_no_good_one_can(
+    tmp_path: Path, log: io.BytesIO, other: str
+) -> None:
+    """It may have been something else, and nothing would answer else; no one tells then that it does not serve."""
+    state = _State(tmp_path)
+    if other != "none":
+        before = state.serves("r1", **(_GONE if other == "gone" else {}))
+    stable = state.serves("r2")
+    if other == "taken back":
+        state.took(Happened.ROLLED_BACK, "r1", before)
+    if other == "killed too":
+        _killed(tmp_path, before, 3)
+    _write(tmp_path / "release.yaml", "r2")
+    _killed(tmp_path, stable, 3)
+    passed_over = [("r1", "start")] if other == "gone" else []
+    async with _serving(tmp_path, watch_release=True) as (service, desk):
+        assert service.traffic.stable.name == "r2"
+        assert _passed_over(service) == passed_over
+        assert [entry["release"] for entry in desk.history() if entry["what"] == "refused"][:1] == [
+            name for name, _ in passed_over
+        ]
+    assert ("r1", "start") in passed_over or _events(log, "a release cannot be served at this start") == []
+
+
+async def test_a_start_is_counted_from_before_its_stages_are_made_until_it_ends(tmp_path: Path) -> None:
+    """Whoever is killed in between leaves it counted; not while a candidate is tried, which may be the reason."""
+    state = _State(tmp_path)
+    stable = state.serves("r1")
+    _write(tmp_path / "release.yaml", "r1")
+    settings = Settings(release=tmp_path / "release.yaml", state_folder=tmp_path / "state")
+
+    async def counted() -> list[int]:
+        async with begun(settings, {}):
+            under_way = UnsettledStarts(state.store.folder).count(stable)
+        return [under_way, UnsettledStarts(state.store.folder).count(stable)]
+
+    assert await counted() == [1, 0]
+    file = StateFile(tmp_path / "state")
+    before = file.read()
+    assert before is not None
+    candidate = KeptCandidate(release="r2", digest="sha256:" + "2" * 64, path="r2", asked_at="t")
+    file.write(before.model_copy(update={"candidate": candidate}))
+    assert await counted() == [0, 0]
+
+
+async def test_that_the_state_cannot_be_kept_is_in_the_status_and_a_gauge(tmp_path: Path) -> None:
+    """Until it can: answers and the rollout go on meanwhile."""
+    _write(tmp_path / "release.yaml", "r1")
+    in_its_place = tmp_path / "state" / "rollout.json"
+    in_its_place.mkdir(parents=True)
+
+    async with _serving(tmp_path) as (service, desk):
+        service.desk = desk
+        running = asyncio.create_task(desk.run())
+        shown = partial(service.metrics.registry.get_sample_value, "cascade_rollout_state_unkept")
+        await until(lambda: status(service)["rollout"]["state_fault"] == "Is a directory")
+        assert shown() == 1
+        in_its_place.rmdir()
+        await until(lambda: status(service)["rollout"]["state_fault"] is None)
+        assert shown() == 0
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert StateFile(tmp_path / "state").read() is not None
 
 
 async def test_a_state_that_is_lost_leaves_the_last_good_one_where_the_release_is_watched(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cascade.calibration.artefact import CalibrationArtefact, artefact_bytes, artefact_digest
 from cascade.rollout.bundle import load_bundle
 from cascade.server.calibration_use import CalibrationState
 from cascade.server.watching import watch_stages
@@ -24,7 +25,7 @@ from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.types import Action
 from tests.logs import logging_given_back
-from tests.rollout.arrange import artefact_for, digest_for, stage_data, write_release
+from tests.rollout.arrange import artefact_for, stage_data, write_release
 from tests.server.releases import Models, another, served, stage_of
 from tests.server.sidecar import Sidecar, sidecar
 
@@ -43,12 +44,18 @@ def _serve(
     *,
     delay_ms: float = 0.0,
     spoil: Callable[[Path], object] | None = None,
+    artefact: CalibrationArtefact | None = None,
     small: ScriptedStage | None = None,
     **changes: Any,
 ) -> Sidecar:
     """Return a sidecar that serves a release with its calibration; the safe mode sends the first three."""
-    rule = {"kind": "calibrated", "price_per_pair": 0.05, "safe_top_m": 3, "calibration": digest_for()}
-    written = write_release(folder, **{"escalation": rule} | changes)
+    rule = {
+        "kind": "calibrated",
+        "price_per_pair": 0.05,
+        "safe_top_m": 3,
+        "calibration": artefact_digest(artefact_bytes(artefact or artefact_for())),
+    }
+    written = write_release(folder, artefact, **{"escalation": rule} | changes)
     if spoil is not None:
         spoil(written.calibration)
     bundle = load_bundle(written.path, {})
@@ -183,6 +190,23 @@ def test_a_server_that_changes_is_noticed_within_the_interval_and_so_is_its_retu
     lines = [line for line in _logged(play()) if line["event"] != "rerank"]
     assert [(line["event"], line["level"]) for line in lines] == [("safe mode", "warning"), ("safe mode ended", "info")]
     assert lines[0]["why"] == ["small stage: version: declared 1.9, the server says 1.8.0"]
+
+
+def test_weights_of_others_than_the_calibration_was_fitted_on_mean_the_safe_mode(tmp_path: Path) -> None:
+    """Though the release declares what it declared before: the files in its folder were exchanged."""
+    fitted = artefact_for()
+    small = fitted.small.model_copy(update={"weights_sha256": "1" * 64})
+    artefact = fitted.model_copy(update={"small": small})
+
+    async def play() -> None:
+        for digit, degraded in (("1", []), ("2", ["calibration_mismatch"])):
+            observed = replace(_AS_DECLARED, weights_sha256=digit * 64)
+            served = _serve(tmp_path, artefact=artefact, small=ScriptedStage(_score, observed=observed))
+            assert (await _ask(served))["degraded"] == degraded
+        told = "small stage: weights: loaded from files of sha256 222222222222…, fitted on sha256 111111111111…"
+        assert (await _state(served))["reasons"] == [told]
+
+    _logged(play())
 
 
 def test_a_server_that_did_not_answer_is_looked_at_again_soon(tmp_path: Path) -> None:

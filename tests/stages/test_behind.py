@@ -57,6 +57,7 @@ class _Played:
     answered: list[float] = field(default_factory=list)
     codes: dict[str, int] = field(default_factory=dict)
     states: list[tuple[float, BreakerState]] = field(default_factory=list)
+    queue_ms: list[float | None] = field(default_factory=list)
 
     def answered_between(self, begin: float, end: float) -> int:
         return sum(begin <= at < end for at in self.answered)
@@ -67,6 +68,8 @@ async def _round(stage: HttpReranker, played: _Played) -> None:
         await score(stage, "q", _DOCUMENTS, within_ms=_BUDGET_MS)
     except StageError as error:
         played.codes[error.code] = played.codes.get(error.code, 0) + 1
+        if error.code == "deadline":
+            played.queue_ms.append(error.queue_ms)
     else:
         played.answered.append(asyncio.get_running_loop().time())
 
@@ -152,3 +155,21 @@ def test_a_server_that_takes_longer_than_a_budget_for_one_call_is_left_alone() -
     """Six times as slow, it answers nobody in time, however few are sent."""
     played = _play(_Batching(slow=6.0), lambda t: 0.5, 4.0)
     assert played.states[0][1] is BreakerState.OPEN
+
+
+def test_a_round_that_times_out_in_the_queue_of_its_server_tells_how_long_it_stood_there() -> None:
+    """From when it left until its time was over, so that nobody takes it for a round that was computed."""
+    told = _play(_Batching(), lambda t: 0.5 if t < 1 else 4.0, 2.0).queue_ms
+    waits = [ms for ms in told if ms is not None]
+    assert len(waits) > len(told) / 2
+    assert max(waits) == pytest.approx(_BUDGET_MS)
+    assert min(waits) > 0
+
+
+@pytest.mark.parametrize(
+    ("server", "fields"), [(_Batching(lost=lambda number: True), {}), (_Batching(), {"adaptive_limit": False})]
+)
+def test_where_no_queue_is_known_of_none_is_told(server: _Batching, fields: dict[str, object]) -> None:
+    """A server that answers nobody has no queue, and where the limit is fixed queues are not told from failures."""
+    played = _play(server, lambda t: 0.5 if t < 1 else 4.0, 2.0, **fields)
+    assert set(played.queue_ms) == {None}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -19,10 +21,11 @@ from onnx import numpy_helper
 
 from cascade.errors import ConfigError, StageInvalidAnswer, StageTimeout
 from cascade.guard.deadline import Deadline
-from cascade.policy.release import EmbeddingStage
+from cascade.policy.release import EmbeddingStage, Weights
 from cascade.rollout.load import default_release_path, load_release
 from cascade.stages.embedding import EmbeddingReranker, VectorCache
 from cascade.stages.engine.workers import Workers, worker_pool
+from cascade.stages.weights import find_model
 from cascade.text import Text
 from cascade.types import Exclusion, ScoreSpace, StageScores
 
@@ -137,6 +140,15 @@ async def test_a_template_is_refused_where_its_end_could_be_cut(bi_encoder: Path
         EmbeddingReranker("small", _spec(bi_encoder, serializer="qwen3-reranker@1"), pool, time.monotonic)
 
 
+async def test_what_is_observed_is_the_model_and_the_digest_of_its_files(bi_encoder: Path, pool: Workers) -> None:
+    """A file that is exchanged makes another one, under the same declared name."""
+    async with _started(_spec(bi_encoder), pool) as stage:
+        observed = stage.observed
+    assert observed is not None
+    assert observed.model == "m"
+    assert observed.weights_sha256 == find_model(Weights(folder=str(bi_encoder))).digest()
+
+
 async def test_blank_documents_are_excluded(bi_encoder: Path, pool: Workers) -> None:
     """Blank documents get no score and no call."""
     async with _started(_spec(bi_encoder), pool) as stage:
@@ -164,6 +176,60 @@ def test_a_cross_encoder_is_refused(cross_encoder: Path, pool: Workers) -> None:
     """A model that answers no state a token is a configuration error."""
     with pytest.raises(ConfigError, match="one state a token"):
         asyncio.run(EmbeddingReranker("small", _spec(cross_encoder), pool, time.monotonic).start())
+
+
+def _rewritten(folder: Path, bi_encoder: Path, rows: int) -> Path:
+    """Write the model with a table of places that has so many rows."""
+    model = onnx.load(bi_encoder / "model.onnx")
+    places = np.arange(rows * 8, dtype=np.float32).reshape(rows, 8)
+    model.graph.initializer.append(numpy_helper.from_array(places, "places"))
+    model.graph.initializer.append(numpy_helper.from_array(np.array(1), "one"))
+    model.graph.initializer.append(numpy_helper.from_array(np.array(0), "zero"))
+    model.graph.node[0].output[0] = "words"
+    model.graph.node.extend(
+        [
+            onnx.helper.make_node("Shape", ["input_ids"], ["shape"]),
+            onnx.helper.make_node("Gather", ["shape", "one"], ["length"]),
+            onnx.helper.make_node("Range", ["zero", "length", "one"], ["numbers"]),
+            onnx.helper.make_node("Gather", ["places", "numbers"], ["placed"]),
+            onnx.helper.make_node("Add", ["words", "placed"], ["states"]),
+        ]
+    )
+    onnx.save(model, folder / "model.onnx")
+    shutil.copy(bi_encoder / "tokenizer.json", folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (2, r"^small: weights: the model fails on fixed texts: \w+$"),
+        (64, r"^small: weights: the model fails on fixed texts: \w+; it may not take max_length \(65\) tokens: lower"),
+    ],
+)
+def test_a_model_that_cannot_take_what_is_declared_is_refused_at_load(
+    tmp_path: Path, bi_encoder: Path, pool: Workers, rows: int, told: str
+) -> None:
+    """Before the first text comes, or the first that is long: each of those would fail its round."""
+    folder = _rewritten(tmp_path, bi_encoder, rows)
+    if rows > 2:
+        asyncio.run(EmbeddingReranker("small", _spec(folder, max_length=rows), pool, time.monotonic).start())
+    with pytest.raises(ConfigError, match=told):
+        asyncio.run(EmbeddingReranker("small", _spec(folder, max_length=65), pool, time.monotonic).start())
+
+
+def test_a_tokenizer_that_panics_is_refused_at_load(tmp_path: Path, bi_encoder: Path, pool: Workers) -> None:
+    """What its library raises then is no Exception: let through, it would end more than the load."""
+    shutil.copy(bi_encoder / "model.onnx", tmp_path)
+    special = {"SpecialToken": {"id": "b", "type_id": 0}}
+    post = {"type": "TemplateProcessing", "single": [special], "pair": [special], "special_tokens": {}}
+    model = {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}
+    written = {"version": "1.0", "added_tokens": [], "model": model, "post_processor": post}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(written), encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=f"^small: weights: {tmp_path}/tokenizer.json cannot read text: PanicException$"
+    ):
+        asyncio.run(EmbeddingReranker("small", _spec(tmp_path), pool, time.monotonic).start())
 
 
 @given(st.lists(st.integers(0, 9), max_size=60), st.integers(0, 6))

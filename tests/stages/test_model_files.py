@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import onnx
 import pytest
+from onnx.external_data_helper import set_external_data
 
 from cascade.errors import ConfigError
 from cascade.policy.release import Weights
@@ -57,6 +60,73 @@ def test_a_folder_holds_both_files(tmp_path: Path) -> None:
     assert find_model(Weights(folder=str(tmp_path / "m"), sha256=SHA256)) == expected
 
 
+def _with_weights_beside(folder: Path, cross_encoder: Path, *names: str) -> ModelFiles:
+    """Write a model whose tensors lie in these files, in turn."""
+    folder.mkdir()
+    model = onnx.load(cross_encoder / "model.onnx")
+    for number, tensor in enumerate(model.graph.initializer):
+        name = names[number % len(names)]
+        set_external_data(tensor, name)
+    onnx.save_model(model, folder / "model.onnx")
+    shutil.copy(cross_encoder / "tokenizer.json", folder)
+    return find_model(Weights(folder=str(folder)))
+
+
+def test_f1_a_digest_is_of_every_file_that_scores_come_from(tmp_path: Path, cross_encoder: Path) -> None:
+    """Weights beside the graph count, whatever they are called, and so does the tokenizer; where the files lie does not."""
+    names = ("model.onnx_data", "weights.bin", "w" * 127)
+    first, second = (_with_weights_beside(tmp_path / each, cross_encoder, *names) for each in ("m", "elsewhere"))
+    assert second.digest() == first.digest()
+    found = [first.digest()]
+    for name in ("model.onnx", "tokenizer.json", *names):
+        path = first.model.parent / name
+        path.write_bytes(path.read_bytes() + b"others")
+        found.append(first.digest())
+    assert len(set(found)) == len(found)
+
+
+def test_files_that_no_score_comes_from_are_in_no_digest(tmp_path: Path, cross_encoder: Path) -> None:
+    """A calibration holds on though a folder is tidied."""
+    files = _with_weights_beside(tmp_path / "m", cross_encoder, "weights.bin")
+    before = files.digest()
+    for name in ("model.onnx.bak", "README.md", "weights.bin.orig"):
+        (tmp_path / "m" / name).write_bytes(b"others")
+    assert files.digest() == before
+
+
+@pytest.mark.parametrize("before", range(0, 40, 3))
+def test_f1_weights_are_found_wherever_the_graph_names_them(tmp_path: Path, before: int) -> None:
+    """It is read in blocks, and what names them may lie in two."""
+    files = write_model(tmp_path)
+    files.model.write_bytes(bytes(2**20 - before) + b"\n\x08location\x12\x07weights" + b"more")
+    (tmp_path / "weights").write_bytes(b"one")
+    one = files.digest()
+    (tmp_path / "weights").write_bytes(b"other")
+    assert files.digest() != one
+
+
+def test_what_was_checked_is_not_read_once_more(tmp_path: Path) -> None:
+    """A file whose checksum the release names was read for it just before."""
+    write_model(tmp_path)
+    found = find_model(Weights(folder=str(tmp_path), sha256=SHA256))
+    expected = found.digest()
+    for path in (found.model, found.tokenizer):
+        path.write_bytes(b"others")
+    assert found.digest() == expected
+
+
+def test_a_file_that_cannot_be_read_has_no_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the file and what the system says."""
+    files = write_model(tmp_path)
+
+    def refused(path: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(ConfigError, match=r"model\.onnx cannot be read: Permission denied"):
+        files.digest()
+
+
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
 def test_a_missing_file_is_named_with_its_folder(tmp_path: Path, name: str) -> None:
     """What to put where is said before anything is loaded."""
@@ -98,7 +168,7 @@ def test_a_folder_inside_a_package_is_found_without_importing_it(package: Path) 
 @pytest.mark.parametrize("name", ["no_such_package", "packaged_model.inner", "", ".relative", "sys", "json.nothing"])
 def test_a_package_that_is_not_there_says_what_to_install(package: Path, name: str) -> None:
     """Not installed, no package at all, or a name that could only be looked up by importing."""
-    with pytest.raises(ConfigError, match=r"is not installed; install cascade-rerank\[embedded\]$"):
+    with pytest.raises(ConfigError, match=r"is not installed; install cascade-rerank\[embedded\]; in a clone: "):
         find_model(Weights(package=name, folder="models"))
 
 

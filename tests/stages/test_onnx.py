@@ -15,13 +15,15 @@ from onnx import TensorProto, helper
 
 from cascade.errors import ConfigError, StageInvalidAnswer, StageTimeout
 from cascade.guard.deadline import Deadline
-from cascade.policy.release import OnnxStage
+from cascade.policy.release import OnnxStage, Weights
 from cascade.rollout.load import default_release_path, load_release
 from cascade.stages.engine.workers import Workers, worker_pool
 from cascade.stages.onnx import OnnxReranker
+from cascade.stages.weights import find_model
 from cascade.text import Text
 from cascade.types import Exclusion, ScoreSpace
 
+from .engine.arrange import SumModel, engine_of, run_on
 from .onnx_arrange import DOCUMENTS, QUERY, constant_model, onnx_spec, score_with, started
 
 
@@ -39,8 +41,9 @@ async def test_token_budget_gives_the_same_scores_in_fewer_calls(cross_encoder: 
     async with started(onnx_spec(cross_encoder), pool) as stage:
         one_pair = await score_with(stage, DOCUMENTS)
     batching = {"mode": "token-budget", "max_total_tokens": 128}
-    async with started(onnx_spec(cross_encoder, batching=batching), pool) as stage:
-        batched = await score_with(stage, DOCUMENTS)
+    with worker_pool(1) as narrow:  # another thread may run what is read while the rest is still being read
+        async with started(onnx_spec(cross_encoder, batching=batching), narrow) as stage:
+            batched = await score_with(stage, DOCUMENTS)
     assert np.allclose(np.array(batched.scores, float), np.array(one_pair.scores, float), atol=1e-5)
     assert one_pair.cost.calls == len(DOCUMENTS)
     assert 1 < batched.cost.calls < len(DOCUMENTS)
@@ -83,7 +86,7 @@ async def test_a_model_of_our_own_is_what_it_was(cross_encoder: Path, pool: Work
 async def test_blank_documents_are_excluded(cross_encoder: Path, pool: Workers) -> None:
     """Blank documents get no score and no call."""
     async with started(onnx_spec(cross_encoder), pool) as stage:
-        scored = await score_with(stage, ["lamp", "", " \n\t", "log"])
+        scored = await score_with(stage, ["lamp", "", " \n\t\u200b\0", "log"])
     assert scored.excluded == {1: Exclusion.BLANK, 2: Exclusion.BLANK}
     assert [score is None for score in scored.scores] == [False, True, True, False]
     assert scored.cost.calls == 2
@@ -125,6 +128,24 @@ async def test_a_deadline_ends_the_round_and_drops_what_waits(cross_encoder: Pat
             began = time.monotonic()
             await score_with(stage, ["lamp"])
     assert time.monotonic() - began < 5
+
+
+async def test_a_timeout_tells_how_long_the_round_waited_for_the_cores(cross_encoder: Path) -> None:
+    """Where nothing of it was begun that is its time, since it was asked for."""
+    model = SumModel()
+    model.gate.clear()
+    with worker_pool(1) as narrow:
+        async with started(onnx_spec(cross_encoder), narrow) as stage:
+            other = asyncio.create_task(run_on(engine_of(model, narrow), ["held up"]))
+            await asyncio.to_thread(model.entered.acquire)
+            deadline = Deadline.after_ms(50, time.monotonic)
+            with pytest.raises(StageTimeout) as caught:
+                await stage.score(Text(QUERY), [Text("lamp")], deadline=deadline, call_id="t")
+            model.gate.set()
+            await other
+    assert caught.value.sent == 0
+    assert caught.value.queue_ms is not None
+    assert 0 < caught.value.queue_ms <= caught.value.elapsed_ms
 
 
 async def test_cancelling_drops_what_waits(cross_encoder: Path) -> None:
@@ -236,6 +257,7 @@ async def test_what_is_observed_and_declared(cross_encoder: Path, pool: Workers)
     await stage.start()
     assert stage.observed is not None
     assert stage.observed.model == stage.fingerprint.model == "m"
+    assert stage.observed.weights_sha256 == find_model(Weights(folder=str(cross_encoder))).digest()
     assert stage.fingerprint.revision == "r1"
     assert stage.unusable is None
     assert stage.congestion is not None

@@ -38,7 +38,8 @@ class Taken:
 class Collector:
     """What a collector got. ``status``, ``body`` and ``headers`` are what it answers.
 
-    It ``hangs`` until it is let go, or ``trickles``: its answer comes byte by byte until then.
+    It ``hangs`` until it is let go, or ``trickles``: its answer comes byte by byte until then. With ``trickles_head`` a header of
+    it does, for some seconds.
     """
 
     url: str = ""
@@ -47,6 +48,7 @@ class Collector:
     headers: dict[str, str] = field(default_factory=dict)
     hangs: bool = False
     trickles: bool = False
+    trickles_head: bool = False
     let_go: threading.Event = field(default_factory=threading.Event)
     came: threading.Condition = field(default_factory=threading.Condition)
     heads: list[dict[str, str]] = field(default_factory=list)
@@ -119,6 +121,14 @@ def collecting(collector: Collector | None = None) -> Iterator[Collector]:
             if found.hangs:
                 found.let_go.wait(60)
             self.send_response(found.status)
+            if found.trickles_head:
+                self.flush_headers()
+                self.wfile.write(b"x-slow: ")
+                for _ in range(250):
+                    if found.let_go.wait(0.02):
+                        break
+                    self.wfile.write(b"a")
+                self.wfile.write(b"\r\n")
             for name, value in found.headers.items():
                 self.send_header(name, value)
             length = 60_000 if found.trickles else len(found.body)

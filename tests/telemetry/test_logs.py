@@ -153,6 +153,14 @@ def test_a_record_holds_the_decisions_values() -> None:
     }
 
 
+def test_a_round_that_timed_out_as_it_waited_says_how_long() -> None:
+    """Where it is known; the other costs of such a round are not."""
+    fields: dict[str, Any] = {"outcome": "stage_timeout", "code": "deadline", "scored": 0, "cost": None}
+    told = decision_record(decision(rounds=(round_of(queue_ms=49.87654, **fields), round_of(**fields))))["rounds"]
+    assert [set(item) - _ROUND_KEYS for item in told] == [{"queue_ms"}, set()]
+    assert told[0]["queue_ms"] == 49.877
+
+
 @pytest.mark.parametrize(
     ("level", "written"),
     [

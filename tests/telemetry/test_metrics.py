@@ -148,6 +148,7 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_shadow": {"outcome": set(ShadowOutcome)},
     "cascade_activations": {"outcome": {"swapped", "aborted", *ActivationStep}},
     "cascade_rollouts": {"outcome": {"completed", "rolled_back", "aborted", "refused"}},
+    "cascade_rollout_state_unkept": {},
 }
 """Every metric, with every value that each of its labels may have."""
 
@@ -320,6 +321,24 @@ def test_a_failed_round_counts_its_outcome_and_time_but_no_pairs() -> None:
     }
 
 
+def test_a_round_that_timed_out_as_it_waited_counts_as_waiting_for_all_of_its_time() -> None:
+    """Also where nothing of it was begun: else a queue that everything times out in would look like no queue."""
+    metrics = Metrics()
+    fields: dict[str, Any] = {
+        "outcome": "stage_timeout",
+        "code": "deadline",
+        "scored": 0,
+        "cost": None,
+        "elapsed_ms": 50.0,
+    }
+    metrics.observe(decision(rounds=(round_of(sent=0, queue_ms=50.0, **fields), round_of(queue_ms=20.0, **fields))))
+    metrics.observe(decision(rounds=(round_of(**fields),)))
+    assert _value(metrics, "cascade_stage_queue_seconds_sum", stage="small") == pytest.approx(0.07)
+    assert _value(metrics, "cascade_stage_queue_seconds_count", stage="small") == 2
+    assert _value(metrics, "cascade_stage_seconds_sum", stage="small") == pytest.approx(0.15)
+    assert _value(metrics, "cascade_stage_compute_seconds_count", stage="small") == 0
+
+
 def test_a_round_that_was_never_sent_is_counted_and_not_timed() -> None:
     """A deadline too short for a call must not make the stage look fast."""
     metrics = Metrics()
@@ -398,6 +417,16 @@ def test_the_step_and_the_guardrails_are_shown_while_a_rollout_is_under_way() ->
     metrics.arms.rollout(None, 0.0, {})
     assert _value(metrics, "cascade_rollout_step") == -1
     assert not [name for name, _ in _samples(metrics) if "guardrail" in name]
+
+
+def test_a_state_that_cannot_be_kept_is_shown_until_it_is() -> None:
+    """A gauge of one series, at nought from the start."""
+    metrics = Metrics()
+    shown = [_value(metrics, "cascade_rollout_state_unkept")]
+    for good in (False, True):
+        metrics.arms.state_kept(good)
+        shown.append(_value(metrics, "cascade_rollout_state_unkept"))
+    assert shown == [0, 1, 0]
 
 
 def test_two_sets_of_metrics_share_nothing() -> None:

@@ -231,6 +231,19 @@ def test_an_answer_that_never_ends_costs_a_batch_its_time(
     assert not collector.let_go.is_set()
 
 
+def test_headers_that_never_end_cost_a_batch_its_time(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte of them comes in time: given up before the collector ends them, and the next batch leaves as ever."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
+    collector.trickles_head = True
+    export = open_export(collector.url, {})
+    with pytest.raises(NotExported) as raised:
+        export.export(_spans())
+    assert raised.value.why == "ReadTimeout"
+    assert not collector.let_go.is_set()
+    collector.trickles_head = False
+    assert export.export(_spans()) == 0
+
+
 @pytest.mark.parametrize(
     ("variables", "told"),
     [

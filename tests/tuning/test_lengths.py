@@ -144,6 +144,8 @@ def test_records_tell_lengths(tmp_path: Path) -> None:
     expected = ((4, 20), (4, 30), (4, 40), (6, 50), (6, 60), (6, 70))
     assert lengths_of_records([tmp_path], 0).pairs == expected
     assert lengths_of_records([tmp_path / "records.jsonl"], 0).pairs == expected[:3]
+    told = lengths_of_records([tmp_path, *[tmp_path / "records.jsonl"] * 60], 0).told()
+    assert told.source == f"records {tmp_path.name} and 60 more"
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="there is no file in it"):
         lengths_of_records([tmp_path / "empty"], 0)
@@ -157,6 +159,8 @@ def test_a_score_table_tells_lengths(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table(columns | {"q_tokens": [4, 4], "tokens": [30, 50]}), path)
     assert lengths_of_table(path, 0).pairs == ((4, 30), (4, 50))
+    pq.write_table(pa.table(columns | {"q_tokens": [4, None], "tokens": [30, 50]}), path)
+    assert lengths_of_table(path, 0).pairs == ((4, 30),)
     pq.write_table(pa.table(columns | {"tokens": [30, 50]}), path)
     with pytest.raises(ConfigError, match=r"it has no column q_tokens$"):
         lengths_of_table(path, 0)

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from cascade.errors import ConfigError, StageOverloaded
+from cascade.errors import ConfigError, StageOverloaded, StageTimeout
 from cascade.guard.deadline import Deadline
 from cascade.testing.clock import run_virtual
 from cascade.text import Text
 from cascade.tuning.loads import Arrival, arrivals, closed_loop, open_loop
+from cascade.tuning.measuring import requests_at_a_time
 from cascade.tuning.texts import WrittenRequest
 
 
@@ -79,6 +80,38 @@ def test_a_closed_loop_that_fails_says_so() -> None:
         run_virtual(go())
 
 
+def test_a_closed_loop_that_is_too_slow_says_what_to_give() -> None:
+    """A code alone would not tell."""
+
+    async def late(request: WrittenRequest, deadline: Deadline) -> None:
+        raise StageTimeout("tune", "no_time", elapsed_ms=0.0, budget_ms=1.0, sent=0)
+
+    async def go() -> float:
+        return await closed_loop(late, itertools.repeat(_request()), concurrent=1, seconds=1.0, clock=_now)
+
+    with pytest.raises(ConfigError, match=r"^2 candidates are not scored in 120 s: give fewer --candidates$"):
+        run_virtual(go())
+
+
+def test_a_closed_loop_that_fails_leaves_nothing_under_way() -> None:
+    """What is measured next would be slowed by it."""
+
+    async def go() -> int:
+        server = _Server(1000.0)
+
+        async def score(request: WrittenRequest, deadline: Deadline) -> None:
+            if len(request.documents) == 1:
+                raise StageOverloaded("tune", "queue_full", elapsed_ms=0.0, budget_ms=1.0, sent=0)
+            await server(request, deadline)
+
+        requests = itertools.chain([_request(2), _request(1)], itertools.repeat(_request(2)))
+        with pytest.raises(ConfigError, match="queue_full"):
+            await closed_loop(score, requests, concurrent=2, seconds=100.0, clock=_now)
+        return server.under_way
+
+    assert run_virtual(go()) == 0
+
+
 def _goodput(ms: float, times: list[float], deadline_ms: float, max_in_flight: int = 64) -> tuple[float, int]:
     async def go() -> tuple[float, int]:
         server = _Server(ms)
@@ -118,3 +151,12 @@ def test_arrivals_are_those_of_their_seed_and_rate() -> None:
     assert 4700 < len(times) < 5300
     assert 0 < times[0] <= times[-1] < 100.0
     assert arrivals(1e-9, 2.0, 0) == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("threads", "candidates", "requests"),
+    [(2, 20, 2), (64, 20, 64), (2, 1, 40), (2, 3, 14), (96, 100, 40), (2, 2048, 2)],
+)
+def test_a_closed_loop_keeps_threads_busy_and_batches_full(threads: int, candidates: int, requests: int) -> None:
+    """A request a thread, 40 pairs at the least, of few candidates too, and no more than the engine lets wait."""
+    assert requests_at_a_time(threads, candidates) == requests

@@ -133,7 +133,7 @@ async def test_models_are_kept_while_there_is_room(cross_encoder: Path) -> None:
     """Without room the one used longest ago is given back, with all that was started on it."""
     one = Setting(1, OnePair(mode="one-pair"), "a", 64)
     other = replace(one, weights="b")
-    specs = {"a": _spec(cross_encoder), "b": _spec(cross_encoder)}
+    specs = {name: _spec(cross_encoder, attention="exported") for name in ("a", "b")}
     roomy, tight = (KeptStages("large", specs, time.monotonic, **most) for most in ({}, {"most_bytes": 1}))
     try:
         told = [(await roomy.get(setting))[1] for setting in (one, other, one, other)]

@@ -103,6 +103,23 @@ def test_a_small_lead_within_the_spread_is_a_tie() -> None:
     assert found.steps[0].why == "a tie within the spread with 1, 11.5 to 11"
 
 
+def test_a_value_that_is_no_better_than_what_was_there_is_not_chosen_for_a_tie_with_the_best() -> None:
+    """One seat may be as good as eight, and as bad as the setting, which eight are better than: four are both."""
+    rates = {
+        64: (60, 85, 110),
+        1: (70, 95, 120),
+        2: (80, 110, 140),
+        4: (119, 120, 121),
+        8: (118, 130, 140),
+        16: (1, 2, 3),
+    }
+    bench = FormulaBench(
+        lambda setting, repeat: 10.0, lambda setting, repeat: float(rates[setting.max_in_flight][repeat])
+    )
+    step = _found(bench).steps[-1]
+    assert (step.chosen, step.why) == ("4", "a tie within the spread with 8, 130 to 120")
+
+
 def test_a_model_that_is_refused_in_batches_stays_one_pair_a_call() -> None:
     """Every budget is told as refused with its reason, and the numbers of batches are not searched."""
     why = "batching: scores of this model move by up to 0.612 with their batch mates; use one-pair"

@@ -194,3 +194,12 @@ def test_a_folder_that_cannot_be_written_to_is_refused(plain: ModelFiles, lists:
     (tmp_path / "out").write_text("", encoding="ascii")
     with pytest.raises(ConfigError, match="out: cannot be written"):
         make_fused(plain, tmp_path / "out", lists, 128)
+
+
+def test_a_pair_longer_than_the_model_takes_is_told(plain: ModelFiles, tmp_path: Path) -> None:
+    """By its length and what to say; onnxruntime's own words tell of the graph."""
+    with pytest.raises(
+        ConfigError, match=r"fails on a pair of 600 tokens: \w+; where it takes fewer, say so with --max"
+    ):
+        make_fused(plain, tmp_path / "out", {"a lamp": ["the lamp " * 600]}, 600)
+    assert list(tmp_path.iterdir()) == []

@@ -14,6 +14,7 @@ from cascade.calibration.certificate import Data, Splits
 from cascade.errors import ConfigError
 from cascade.fit.certify.asked import FITTING, NOT_FITTING, Asked
 from cascade.fit.certify.splits import Parted, Shares, part_of, parted
+from cascade.fit.scorers import weights_sha256_of
 from cascade.replay.columns import FloatArray
 from cascade.replay.joined import joined
 from cascade.replay.queries import ReplayedQuery, is_judged, replayed
@@ -133,6 +134,9 @@ def _check(table: ScoreTable, asked: Asked, calibration: Calibration | None) -> 
         told = here is not None and fitted.fingerprint is not None
         if told and completed(here) != completed(fitted.fingerprint or {}):
             raise ConfigError(f"column {column}: scored by another {stage} stage than the calibration was fitted on")
+        weights = (weights_sha256_of(table, column), fitted.weights_sha256)
+        if None not in weights and len(set(weights)) > 1:
+            raise ConfigError(f"column {column}: scored by other weights than the calibration was fitted on")
 
 
 def _judging(table: ScoreTable, asked: Asked) -> list[str]:

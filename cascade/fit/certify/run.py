@@ -14,7 +14,7 @@ from cascade.calibration.artefact import CalibrationArtefact, ScorerIdentity, ar
 from cascade.calibration.calibrated import Calibration
 from cascade.calibration.certificate import Attempts, Certificate, CertifiedPolicy, PathPoint
 from cascade.fit.calibrate import Asked as ToFit
-from cascade.fit.calibrate import Fitted, fit_calibration, refuse_ranks, scorer_identity
+from cascade.fit.calibrate import Fitted, fit_calibration
 from cascade.fit.certify.asked import Asked
 from cascade.fit.certify.attempts import attempt
 from cascade.fit.certify.holes import judged_heads
@@ -26,6 +26,7 @@ from cascade.fit.certify.refusal import Refusal, refused
 from cascade.fit.certify.replays import Replay
 from cascade.fit.certify.sequence import Tested, fixed_sequence, informed
 from cascade.fit.certify.splits import betting_order
+from cascade.fit.scorers import refuse_ranks, scorer_identity
 from cascade.replay import baselines
 from cascade.replay.columns import FloatArray
 from cascade.replay.policy import Policy

@@ -123,7 +123,7 @@ class NativeFormat:
         refuse_too_many(body, "candidates", most_documents)
         _refuse_cheaply(body)
         given = validate(NativeRequest, body)
-        if given.query.isspace():
+        if Text(given.query).is_blank:
             raise RequestError(RequestFault.SCHEMA, "query", "must not be blank")
         ids = [candidate.id for candidate in given.candidates if candidate.id is not None]
         if len(set(ids)) != len(ids):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 from cascade.policy.stage_specs import Windows
 from cascade.stages.engine.template import PairTemplate, ids_of, kept_of, measured_template
 from cascade.stages.engine.token_cache import Side, TokenCache
@@ -128,8 +128,11 @@ class PairReader:
 
 
 def text_reader(file: Path, max_length: int) -> TextReader:
-    """Return what reads single texts. Raises ConfigError."""
-    return TextReader(_cutting(file, max_length), max_length)
+    """Return what reads single texts. Raises ConfigError where the file cannot be loaded, or does not read text."""
+    reader = TextReader(_cutting(file, max_length), max_length)
+    with _refused(f"weights: {file} cannot read text"):
+        reader.read(None, "lamp")
+    return reader
 
 
 def pair_reader(
@@ -172,7 +175,7 @@ def _loaded(file: Path) -> tokenizers.Tokenizer:
     try:
         import tokenizers
     except ImportError:
-        raise ConfigError("embedded stages need cascade-rerank[embedded]") from None
+        raise lacks_extra("embedded stages need", "embedded") from None
     # threads of its own for one text at a time would only take the cores from ours; who set it means it
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     with _refused(f"weights: {file} cannot be loaded"):

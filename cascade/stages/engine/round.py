@@ -79,6 +79,7 @@ class Round(Generic[Result]):
         self._inputs: dict[int, int] = {}
         self._query_tokens: int | None = None
         if self.over:
+            self._queue_s = 0.0
             self._settled.set_result(None)
 
     async def done(self) -> list[Result]:
@@ -100,7 +101,7 @@ class Round(Generic[Result]):
         self._threads.add(thread)
 
     def runs(self, began: float) -> None:
-        """Note when a call for this round began: the first ends its wait, of which reading its own texts is no part."""
+        """Note that a call for this round begins: the first ends its wait, of which reading its own texts is no part."""
         if self._queue_s is None:
             read_s = self._tokenize_s / (len(self._threads) or 1)
             self._queue_s = max(0.0, began - self.submitted - read_s)

@@ -80,6 +80,7 @@ class Workers:
         """Let nothing more of a round be run: whoever waited for it has gone, or has what it waited for."""
         with self.lock:
             round_.end()
+            round_.runs(self.clock())  # where no call has begun, its wait ends here
             lane.leave(round_)
 
     def end(self, lane: Lane, round_: Round[Any], fault: NotRun | None = None) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cascade.errors import ConfigError
+from cascade.errors import ConfigError, lacks_extra
 
 __all__ = ["Array", "Graph", "read_graph"]
 
@@ -22,7 +22,7 @@ def read_graph(path: Path) -> Graph:
     try:
         import onnx
     except ImportError:
-        raise ConfigError("cascade weights needs cascade-rerank[weights]") from None
+        raise lacks_extra("cascade weights needs", "weights") from None
     try:
         return Graph(onnx.load(path))
     except Exception as error:  # noqa: BLE001 - protobuf's own types, which differ by version

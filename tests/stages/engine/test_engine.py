@@ -17,7 +17,7 @@ from cascade.stages.engine.batching import ONE_PAIR, Batching
 from cascade.stages.engine.round import NotRun
 from cascade.stages.engine.workers import Workers, worker_pool
 
-from .arrange import SumModel, deadline_in, engine_of, run_on, score_of, until
+from .arrange import SetClock, SumModel, deadline_in, engine_of, run_on, score_of, until
 
 _BUDGET = Batching(200, 8)
 
@@ -256,6 +256,24 @@ async def test_the_cost_tells_padding_and_times(workers: Workers) -> None:
     assert (cost.tokens, cost.calls, cost.padding) in {(7, 1, 3), (7, 2, 0)}
     assert [cost.server_ms, cost.room_ms] == [None, None]
     assert all(ms is not None and ms >= 0 for ms in (cost.queue_ms, cost.tokenize_ms, cost.compute_ms))
+
+
+async def test_a_round_that_is_left_before_a_call_for_it_began_has_waited_until_then() -> None:
+    """It stood in the queue for all of its time; of one that began, what it waits for afterwards is no queue."""
+    clock, model = SetClock(), SumModel()
+    model.gate.clear()
+    with Workers(1, clock=clock) as one:
+        engine = engine_of(model, one)
+        with engine.round("q", ["a"], deadline_in()) as running:
+            await asyncio.to_thread(model.entered.acquire)
+            clock.advance(1.0)
+            with engine.round("q", ["b"], deadline_in()) as waiting:
+                clock.advance(2.0)
+            clock.advance(4.0)
+        clock.advance(8.0)
+        model.gate.set()
+    assert (waiting.cost().queue_ms, waiting.cost().calls) == (2000.0, 0)
+    assert running.cost().queue_ms == 0.0
 
 
 async def test_an_urgent_round_of_another_stage_goes_first() -> None:
