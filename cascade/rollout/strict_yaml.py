@@ -88,6 +88,8 @@ def parse_mapping(data: bytes) -> dict[str, Any]:
         values = yaml.load(text, _StrictLoader)  # noqa: S506  # nosec B506 # a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date or number that is none
         raise ConfigError(f"not valid YAML{_where(error)}") from None
+    except ConfigError as error:
+        raise ConfigError(str(error)) from None  # here: a traceback has frames for each level of what was nested
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise ConfigError("the file must hold one mapping")
     return values

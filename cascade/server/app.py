@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
 from typing import cast
 
 import orjson
@@ -22,7 +23,7 @@ from cascade.server.http import JSON
 from cascade.server.openapi import openapi
 from cascade.server.rerank import rerank_endpoint
 from cascade.server.routes import HEALTH_PATHS, LIVE_PATH, rerank_routes
-from cascade.server.service import Service
+from cascade.server.service import RerankDialect, Service
 
 __all__ = ["health_routes", "json_errors", "public_app"]
 
@@ -35,7 +36,7 @@ def public_app(service: Service) -> Starlette:
         "/v1/models": (lambda release: models(release, started), VllmFormat("1")),
     }
     fixed = {
-        "/openapi.json": orjson.dumps(openapi(service.rerank_dialect), option=orjson.OPT_SORT_KEYS),
+        "/openapi.json": _document(service.rerank_dialect),
     }
     app = Starlette(
         routes=[
@@ -109,3 +110,9 @@ def json_errors(service: Service) -> dict[type[Exception], Callable[[Request, Ex
 
 def _error_body(text: str) -> bytes:
     return orjson.dumps({"error": text, "message": text, "detail": text})
+
+
+@cache
+def _document(rerank_dialect: RerankDialect) -> bytes:
+    """Return the description of the public listener: made once, as it takes as long as many requests."""
+    return orjson.dumps(openapi(rerank_dialect), option=orjson.OPT_SORT_KEYS)

@@ -253,10 +253,10 @@ class Calls:
             return
         adaptive, now = self._adaptive, self._clock()
         queued = adaptive is not None and self._answering.is_queued(leaving, now, own_texts)
-        round_.gives_up(queued=queued)
+        ms = (now - leaving.at) * 1000
+        round_.gives_up(ms, queued=queued)
         if round_.deadline.remaining_ms() >= _AT_THE_END_MS:
             return
-        ms = (now - leaving.at) * 1000
         self._expected.gave_up(call.tokens, ms, fit, waited_ms=waited_ms)
         if adaptive is None:
             return

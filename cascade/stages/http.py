@@ -226,7 +226,7 @@ class HttpReranker:
         # outside, so that no error is chained whose frames hold text
         elapsed_ms = (self._clock() - started) * 1000
         sent = len(round_.left) if round_ else 0
-        queue_ms = round_.queue_ms(self._clock()) if round_ and kind is StageTimeout else None
+        queue_ms = round_.queue_ms if round_ and kind is StageTimeout else None
         raise kind(self._name, code, elapsed_ms=elapsed_ms, budget_ms=budget_ms, sent=sent, queue_ms=queue_ms)
 
     def pair_tokens(

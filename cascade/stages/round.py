@@ -34,8 +34,8 @@ class Round:
     ``route`` is where its calls go now, ``missing`` the routes that the server said it has not;
     ``left`` holds the positions of documents that have left, ``left_at`` is when the first did. ``room_ms`` is the
     longest wait for room, None where no call had to wait, ``slowest_call_ms`` the longest call. ``queued`` tells that all
-    calls that were given up stood in the server's queue, None where none was given up. ``answered_texts`` counts
-    those of calls whose scores count.
+    calls that were given up stood in the server's queue, None where none was given up; ``given_up_ms`` is how long ago the
+    longest of them had left. ``answered_texts`` counts those of calls whose scores count.
     """
 
     count: int
@@ -60,6 +60,7 @@ class Round:
     room_ms: float | None = None
     slowest_call_ms: float = 0.0
     queued: bool | None = None
+    given_up_ms: float = 0.0
     answered_texts: int = 0
     calls: int = 0
     tokens: int = 0
@@ -76,13 +77,15 @@ class Round:
         if self.left_at is None:
             self.left_at = at
 
-    def gives_up(self, *, queued: bool) -> None:
-        """Note that nobody waits for a call any longer, and whether it stands in the server's queue."""
+    def gives_up(self, ms: float, *, queued: bool) -> None:
+        """Note that nobody waits any longer for a call that left so long ago, and whether it stands in the server's queue."""
         self.queued = queued and self.queued is not False
+        self.given_up_ms = max(self.given_up_ms, ms)
 
-    def queue_ms(self, now: float) -> float | None:
-        """Return how long a round that was given up has stood in the server's queue, None where it is not known to."""
-        return (now - self.left_at) * 1000 if self.queued and self.left_at is not None else None
+    @property
+    def queue_ms(self) -> float | None:
+        """Return how long a round that was given up has stood in the server's queue by its longest call, None where it is not known to."""
+        return self.given_up_ms if self.queued else None
 
     def tokens_of(self, chunk: Sequence[Piece]) -> int:
         """Estimate the tokens of a chunk, as far as the model reads them."""

@@ -234,11 +234,12 @@ def test_short_lists_are_fitted(candidates: int) -> None:
 
 def test_what_no_scorer_tells_is_no_obstacle(planted: ScoreTable) -> None:
     """A channel that is missing throughout, one that is constant, and one that is missing here and there."""
-    rows = len(planted.doc_ids)
-    gaps = np.where(np.arange(rows) % 7 == 0, np.nan, planted.scores["dense"])
-    scores = {**planted.scores, "dense": gaps, "empty": np.full(rows, np.nan), "flat": np.zeros(rows)}
+    table = planted.take(range(40))
+    rows = len(table.doc_ids)
+    gaps = np.where(np.arange(rows) % 7 == 0, np.nan, table.scores["dense"])
+    scores = {**table.scores, "dense": gaps, "empty": np.full(rows, np.nan), "flat": np.zeros(rows)}
     roles = Roles(("dense", "empty", "flat"), "small", "large")
-    artefact = calibrate([replace(planted, scores=scores)], Asked(roles, k=5))
+    artefact = calibrate([replace(table, scores=scores)], Asked(roles, k=5, allow_few=True))
     assert artefact.valid.least_present["empty"] == 0.0
     assert artefact.valid.least_present["dense"] == pytest.approx(0.5 * 20 / 24, abs=0.03)
     calibration = _calibration(artefact)

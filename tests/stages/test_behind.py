@@ -12,10 +12,14 @@ import orjson
 import pytest
 
 from cascade.errors import StageError
+from cascade.guard.deadline import Deadline
 from cascade.guard.events import GuardEvents
 from cascade.stages.http import HttpReranker
+from cascade.stages.round import begin_round
+from cascade.stages.serializers import serializer
 from cascade.testing.clock import run_virtual
 from cascade.testing.upstream import FakeVllm
+from cascade.text import Text
 from cascade.types import BreakerState
 from tests.guard.batching_server import BatchingServer
 
@@ -164,6 +168,29 @@ def test_a_round_that_times_out_in_the_queue_of_its_server_tells_how_long_it_sto
     assert len(waits) > len(told) / 2
     assert max(waits) == pytest.approx(_BUDGET_MS)
     assert min(waits) > 0
+
+
+def test_what_a_round_waited_here_or_was_answered_before_is_no_time_in_the_queue_of_its_server() -> None:
+    """Of calls that are given up the longest counts, from when it left; one that stands in no queue says that none is known."""
+    round_ = begin_round(
+        Text("q"),
+        [Text("a")] * 3,
+        serializer=serializer("passthrough@1"),
+        instruction=None,
+        max_length=512,
+        server_clips=True,
+        route="/score",
+        call_id="c",
+        deadline=Deadline(1.0, lambda: 0.0),
+    )
+    for position, at in enumerate((0.0, 0.7, 0.8)):
+        round_.leaves({position}, at)
+    assert round_.queue_ms is None
+    round_.gives_up(200.0, queued=True)
+    round_.gives_up(300.0, queued=True)
+    assert round_.queue_ms == 300.0
+    round_.gives_up(100.0, queued=False)
+    assert round_.queue_ms is None
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,10 @@ _PROBES: Final = (
     (_LONG, _LONG),
 )
 """Scripts, punctuation, blank edges, words that are special tokens, and pairs that are cut on either side."""
+_ENOUGH: Final = 12
+"""Characters of a long probe for each token that a pair may have: far more than is kept. What tokenizers cut off they keep too,
+and of two long sides in as many pieces as the square of that."""
+_SHORT: Final = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +99,8 @@ def measured_template(joint: tokenizers.Tokenizer, sides: tokenizers.Tokenizer, 
     if template is None or template.special >= max_length:
         return None
     room = max_length - template.special
-    for query, document in _PROBES:
+    most = max(_SHORT, _ENOUGH * max_length)
+    for query, document in ((query[:most], document[:most]) for query, document in _PROBES):
         whole = joint.encode(query, document)
         first, second = ids_of(sides, query), ids_of(sides, document)
         kept = kept_of(len(first), len(second), room)

@@ -18,7 +18,7 @@ from cascade.policy.release import EmbeddingStage, OnnxStage
 from cascade.policy.stage_specs import Windows
 from cascade.rollout.load import default_release_path, load_release
 from cascade.stages.engine.readers import JointReader, PairReader, pair_reader, text_reader
-from cascade.stages.engine.template import kept_of
+from cascade.stages.engine.template import kept_of, measured_template
 from cascade.stages.engine.token_cache import Side, TokenCache
 from cascade.stages.engine.windows import window_starts
 from cascade.stages.weights import find_model
@@ -261,3 +261,23 @@ def test_the_token_cache_stays_within_its_bytes(puts: list[tuple[int, int]], mos
     assert len(cache) == len(kept)
     if last and (newest := next(reversed(last))) not in kept:
         assert last[newest] * 4 + 400 > most
+
+
+@pytest.mark.parametrize("max_length", [16, 64])
+def test_measuring_how_sides_are_joined_makes_no_more_pieces_than_it_takes(file: Path, max_length: int) -> None:
+    """A tokenizer keeps what it cuts off, of two long sides in a number of pieces that grows with the square."""
+    cutting, sides = tokenizers.Tokenizer.from_file(str(file)), tokenizers.Tokenizer.from_file(str(file))
+    cutting.no_padding()
+    cutting.enable_truncation(max_length, strategy="longest_first")
+    sides.no_padding()
+    sides.no_truncation()
+    pieces: list[int] = []
+
+    class Counting:
+        def encode(self, query: str, document: str) -> tokenizers.Encoding:
+            encoding = cutting.encode(query, document)
+            pieces.append(len(encoding.overflowing))
+            return encoding
+
+    assert measured_template(Counting(), sides, max_length) is not None  # type: ignore[arg-type]
+    assert 0 < max(pieces) < 2000
