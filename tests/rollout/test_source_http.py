@@ -195,13 +195,15 @@ def _reset(*_: object) -> httpx.ReadError:
 
 
 _HALF: Final = 5000
+_IN_THE_FIRST: Final = 600
+"""A cut within the first file of a tar, behind its head: further on it may fall between two, which is told otherwise."""
 _REFUSED: Final[dict[str, tuple[Callable[[bytes], Answer | Exception], str]]] = {
     "cut off": (
         lambda data: _says(_Body(data[:_HALF], error=_reset()), content_length=str(len(data))),
         f"the answer was cut off after {_HALF} bytes of ",
     ),
     "too short": (lambda data: _says(_Body(data[:_HALF]), content_length=str(len(data))), "the answer ended after 5000 bytes of"),
-    "too short, untold": (lambda data: _says(_Body(data[:_HALF])), "not a tar, or damaged"),
+    "too short, untold": (lambda data: _says(_Body(data[:_IN_THE_FIRST])), "not a tar, or damaged"),
     "too long": (lambda data: _says(_Body(data + b"x"), content_length=str(len(data))), "the answer ended after"),
     "404": (lambda data: _says(b"kingfisher", 404), "the answer is 404, and 200 is wanted"),
     "500": (lambda data: _says(b"kingfisher", 500), "the answer is 500, and 200 is wanted"),
