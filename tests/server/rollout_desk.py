@@ -155,6 +155,7 @@ class FakeDesk:
     raises: CascadeError | None = None
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     then: dict[str, Any] | None = None
+    state_fault: str | None = None
 
     async def start(self, wanted: str, *, at_once: bool = False, lenient: bool = False) -> dict[str, Any]:
         return self._did("start", wanted, at_once, lenient)
