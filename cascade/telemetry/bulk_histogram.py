@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -32,7 +31,6 @@ class BulkHistogram(Collector):
         self._name = name
         self._what = what
         self._labels = tuple(labels)
-        self._bounds_list = list(bounds)
         self._bounds = np.array(bounds, dtype=np.float64)
         self._le = [floatToGoString(bound) for bound in (*bounds, float("inf"))]  # type: ignore[no-untyped-call]
         self._series: dict[tuple[str, ...], _Series] = {}
@@ -51,14 +49,6 @@ class BulkHistogram(Collector):
             series = self._of(labels)
             series.counts += places
             series.total += float(found.sum())
-
-    def add_one(self, value: float, *labels: str) -> None:
-        """Count one value, for less than an array costs."""
-        place = bisect_left(self._bounds_list, value)
-        with self._lock:
-            series = self._of(labels)
-            series.counts[place] += 1
-            series.total += value
 
     def _of(self, labels: tuple[str, ...]) -> _Series:
         series = self._series.get(labels)

@@ -74,7 +74,7 @@ class WorkMetrics:
 
         def read(told: ReadPairs) -> None:
             if told.query_tokens is not None:
-                self._query_tokens.add_one(told.query_tokens, stage, told.counted)
+                self._query_tokens.add((told.query_tokens,), stage, told.counted)
             self._pair_tokens.add(told.pair_tokens, stage, told.counted)
             if told.inputs:
                 self._inputs.add(told.inputs, stage)
