@@ -152,7 +152,8 @@ def test_fifty_activations_under_load_fail_no_request(running: Running) -> None:
             told = admin.post("/rollout", json={"release": name, "at_once": True})
             assert told.status_code == 200, told.text
             assert told.json()["stable"]["release"] == name
-        until(lambda: _descriptors(process) <= held + 6, "what the old ones held is given back")
+        # connections of the traffic come and go, more of them on a busy machine; one that each activation left would be 50
+        until(lambda: _descriptors(process) <= held + 25, "what the old ones held is given back")
         assert _swapped(admin) == before + 50
         assert admin.get("/metrics").text.count("cascade_release_info{") == 1
     assert set(clients.statuses) == {200}
