@@ -54,8 +54,10 @@ dist: $(VENV)/installed
 docs: $(VENV)/installed
 	$(BIN)/mkdocs build --strict
 
+# Ten minutes, ten more, and one or two.
 soak: $(VENV)/installed
 	$(BIN)/python -m evals.soak --seconds 600 --faults 10000 --seed 1
+	$(BIN)/python -m evals.soak --seconds 600 --faults 10000 --seed 2 --cache memory
 	$(BIN)/python -m evals.soak.activations --activations 1000 --rate 200 --seed 1
 
 check: $(VENV)/installed

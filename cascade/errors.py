@@ -19,11 +19,12 @@ No message holds query or document text, nor what an upstream wrote: an upstream
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from cascade.types import Decision, DegradedReason
+from cascade.decision import Decision, DegradedReason
 
 __all__ = [
+    "NO_TIME",
     "CascadeError",
     "ConfigError",
     "NotAnswered",
@@ -92,11 +93,16 @@ class NotAnswered(RequestError):
         self.decision = decision
 
 
+NO_TIME: Final = "no_time"
+"""The code of a round, or a call, that was given up beforehand: it would have taken longer than its time."""
+
+
 class StageError(CascadeError):
     """Say which stage failed to score a round, how, after how long and with what budget.
 
     ``sent`` counts the documents that had left for the stage, or whose computing had begun, by then. ``queue_ms`` is how
-    long a round that timed out had waited for that, or in its server's queue; None where it is not known.
+    long a round that timed out had waited for that, or in its server's queue; None where it is not known. ``room_ms`` is the
+    longest wait of its calls for room at the server, None where none had to.
     """
 
     reason: ClassVar[DegradedReason]
@@ -110,6 +116,7 @@ class StageError(CascadeError):
         budget_ms: float,
         sent: int = 0,
         queue_ms: float | None = None,
+        room_ms: float | None = None,
     ) -> None:
         super().__init__(f"{stage}: {code} after {elapsed_ms:.0f} ms of {budget_ms:.0f} ms")
         self.stage = stage
@@ -118,6 +125,7 @@ class StageError(CascadeError):
         self.budget_ms = budget_ms
         self.sent = sent
         self.queue_ms = queue_ms
+        self.room_ms = room_ms
 
 
 class StageTimeout(StageError):

@@ -28,7 +28,7 @@ matters of it with fewer requests. The controller is the one that is served, wit
 {min_queries} answers and {min_seconds:g} s at each, alpha {alpha:g} (each test {each:.5f}), {share:.0%} of requests scored beside. {per_s:g}
 requests a second, except where a scenario says otherwise; the controller looks each second.
 
-Answers are made up: of the stable release 0.5% are late, 0.1% errors, 1% degraded, and half escalate nothing; where harm is planted 1%
+Decisions are made up, and seen by the guardrails as served ones are: of the stable release 0.5% are late, 0.1% errors, 1% degraded, and half escalate nothing; where harm is planted 1%
 each, as the times told beforehand assume. Seven in ten pairs scored beside lose just the mean; the standard deviation of losses is 0.1,
 and 0.2 where a loss is planted. Seeds count from {first_seed}; the threshold of the comparison by units was chosen on seeds 0 to 49.
 
@@ -49,7 +49,7 @@ how many minutes. The rest hold.
 |---|---|---|---|---|---|---|---|"""
 _TAIL: Final = """
 With few and unlike callers a caller with a tenth of the traffic is in one arm for good, and what is peculiar to it looks like the release's doing,
-but for the comparison by units of traffic. What that costs is among the limits in [rollout.md](../docs/rollout.md).
+but for the comparison by units of traffic. What that costs is among the limits in [guardrails.md](../docs/guardrails.md#limits-of-guardrails).
 """
 
 

@@ -49,7 +49,7 @@ def _below(words: tuple[str, ...], command: Any, parent: Any) -> Iterator[tuple[
     context = command.context_class(command, info_name=name, parent=parent, terminal_width=1000, max_content_width=1000)
     yield words, command, context
     for each in getattr(command, "commands", {}):
-        yield from _below((*words, each), command.commands[each], context)
+        yield from _below((*words, each), command.resolve_command(context, [each])[1], context)
 
 
 def _described(command: Any, context: Any) -> str:

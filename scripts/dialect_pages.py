@@ -12,6 +12,7 @@ import orjson
 from pydantic import AliasChoices, BaseModel, RootModel
 from reference import table, type_name
 
+from cascade.decision import Ranking
 from cascade.errors import RequestError
 from cascade.pipeline import Pipeline
 from cascade.policy.release import parse_release
@@ -28,7 +29,7 @@ from cascade.server.openapi import openapi
 from cascade.server.routes import rerank_routes
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
-from cascade.types import Dialect, Ranking, StageName
+from cascade.types import Dialect, StageName
 
 __all__ = ["dialect_pages"]
 

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import orjson
 
+from cascade.decision import DegradedReason
 from cascade.errors import RequestError, RequestFault
 from cascade.server.dialects.base import DialectFormat
 from cascade.server.dialects.infinity import InfinityFormat
 from cascade.server.dialects.native import NativeFormat
 from cascade.server.dialects.tei import TeiFormat
 from cascade.server.dialects.vllm import VllmFormat
-from cascade.types import DegradedReason
 
 __all__ = ["errors"]
 
@@ -49,7 +49,7 @@ _HEAD: Final = """\
 
 Generated from the code (`scripts/generate.py`). An error is the request's fault, or asked for; whatever a reranker does, a valid request gets an order with
 status 200, and a *reason* where that is not the planned one. Look up here what a status or a reason means; of one request, [`cascade explain`](explain.md)
-says it from its line in the log: `tail -n 1 cascade.log | cascade explain -`.
+says it from its line in the log: `grep decision_id cascade.log | tail -n 1 | cascade explain -`.
 """
 _REQUEST: Final = """\
 ## Errors of a request

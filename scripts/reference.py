@@ -36,7 +36,7 @@ def configuration() -> str:
     """Return docs/configuration.md."""
     parts = [
         "# Configuration\n\nGenerated from the code (`scripts/generate.py`). *Settings* say where the sidecar listens and "
-        "what it reads and writes; a *release* says how it behaves. Unknown keys are errors in both.\n",
+        "what it reads and writes; a *release* says how it behaves. Unknown keys are errors in both. A default of none is written as `null`.\n",
         "## Settings\n\nPrecedence: flag, environment, the file of `--config`, default. The environment variable of a "
         f"setting is its name in capitals behind `{ENVIRONMENT_PREFIX}` (two underscores). A relative path in a settings "
         "file counts from that file.\n",
@@ -80,7 +80,7 @@ def configuration() -> str:
         table(levels.LevelSpec),
         "### overload\n\nHow levels are stepped is told in [overload.md](overload.md).\n",
         table(model.Overload),
-        "### rollout\n\nNot part of the policy digest. How a release is rolled out is told in [rollout.md](rollout.md).\n",
+        "### rollout\n\nNot part of the policy digest. What it is held against is told in [guardrails.md](guardrails.md).\n",
         table(model.RolloutRules),
         "#### shadow\n",
         table(model.ShadowRules),
@@ -145,9 +145,11 @@ def _default(info: FieldInfo) -> str:
     value = info.get_default(call_default_factory=True)
     if isinstance(value, BaseModel):
         return "see below"
-    if value is None or value in ({}, (), ""):
+    if value is None:
         return "none"
-    return f"`{value.value if isinstance(value, Enum) else value}`"
+    if isinstance(value, tuple):
+        value = list(value)
+    return f"`{value.value if isinstance(value, Enum) else value}`" if value != "" else '`""`'
 
 
 def type_name(info: FieldInfo) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cascade.calibration.artefact import FinalOrder, artefact_bytes, artefact_digest
 from cascade.calibration.calibrated import Calibration
+from cascade.decision import Ranking
 from cascade.errors import StageError
 from cascade.guard.deadline import Deadline
 from cascade.guard.expected_ms import Fit
@@ -19,7 +20,7 @@ from cascade.testing.calibration import scripted_artefact, scripted_calibration
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import Candidate, Ranking, Request, StageName, StageScores
+from cascade.types import Candidate, Request, StageName, StageScores
 from tests.scenario import release_data
 
 __all__ = ["CALIBRATION", "REORDERING", "CallByCall", "Escalated", "Query", "escalate", "rule"]

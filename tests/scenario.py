@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from cascade.decision import Ranking
 from cascade.errors import (
     StageBreakerOpen,
     StageError,
@@ -24,7 +25,7 @@ from cascade.policy.release import Release, parse_release
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import Candidate, Ranking, Request, ScoreSpace, StageName
+from cascade.types import Candidate, Request, ScoreSpace, StageName
 
 __all__ = [
     "STAGE_ERRORS",

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cascade.cache.stage import CachedStage
+from cascade.decision import Ranking
 from cascade.errors import StageInvalidAnswer
 from cascade.pipeline import Pipeline
 from cascade.policy.release import parse_release
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import Arm, Candidate, Ranking, Request, StageName
+from cascade.types import Arm, Candidate, Request, StageName
 from tests.cache.arrange import RefusesAlone, cache_of, spec_of
 from tests.scenario import release_data
 

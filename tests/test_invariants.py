@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cascade.decision import DegradedReason, Ranking
 from cascade.errors import ConfigError, RequestError, StageError
 from cascade.guard.deadline import Deadline
 from cascade.pipeline import Pipeline
@@ -26,7 +27,7 @@ from cascade.telemetry.metrics import Metrics
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import DegradedReason, Ranking, StageCost, StageName, StageScores
+from cascade.types import StageCost, StageName, StageScores
 from tests.escalated import CALIBRATION, REORDERING, Escalated, Query, escalate, rule
 from tests.scenario import STAGE_ERRORS, Played, Scenario, Script, expected_order, play, release_data, scenarios
 from tests.telemetry.captured import captured_log

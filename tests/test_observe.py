@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from cascade.calibration.artefact import PlattMap
 from cascade.calibration.calibrated import Calibration
+from cascade.decision import Action, Ranking
 from cascade.errors import NotAnswered, StageOverloaded
 from cascade.guard.beside import Beside
 from cascade.guard.deadline import Deadline
@@ -21,7 +22,7 @@ from cascade.testing.calibration import scripted_artefact
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import Action, Ranking, StageName, StageScores
+from cascade.types import StageName, StageScores
 from tests.recorded import Kept, recorded_pipeline
 from tests.scenario import Scenario, Script, play, release_data, scenarios
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cascade.decision import RankedCandidate
 from cascade.errors import (
     NotAnswered,
     RequestFault,
@@ -23,7 +24,7 @@ from cascade.pipeline import Pipeline
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import Dialect, RankedCandidate, Request, ScoreSpace, StageName, StageScores
+from cascade.types import Dialect, Request, ScoreSpace, StageName, StageScores
 from tests.scenario import STAGE_ERRORS, Scenario, Script, play
 
 _ANIMALS = ("ant", "bee", "cat", "dog", "eel")
@@ -228,13 +229,13 @@ def test_a6_a_timeout_never_shortens_the_answer() -> None:
 
 
 def test_a_round_that_timed_out_as_it_waited_tells_how_long() -> None:
-    """The decision has what the stage told of its wait, and of one that was not in a queue nothing."""
-    waited = StageTimeout("large", "deadline", elapsed_ms=40.0, budget_ms=40.0, queue_ms=35.0)
-    told = [
-        play(Scenario(_ANIMALS, _SMALL, replace(_LARGE, fails=fails))).ranking.decision.rounds[-1].queue_ms
+    """The decision has what the stage told of its waits, and of one that was in no queue nothing."""
+    waited = StageTimeout("large", "deadline", elapsed_ms=40.0, budget_ms=40.0, queue_ms=35.0, room_ms=5.0)
+    rounds = [
+        play(Scenario(_ANIMALS, _SMALL, replace(_LARGE, fails=fails))).ranking.decision.rounds[-1]
         for fails in (waited, StageTimeout)
     ]
-    assert told == [35.0, None]
+    assert [(each.queue_ms, each.room_ms) for each in rounds] == [(35.0, 5.0), (None, None)]
 
 
 def test_a7_a_stage_that_sleeps_past_the_budget_does_not_hold_the_answer() -> None:

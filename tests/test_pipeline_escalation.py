@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from cascade.decision import Action, DegradedReason
 from cascade.errors import NotAnswered, StageOverloaded, StageTimeout
 from cascade.testing.calibration import scripted_calibration
-from cascade.types import Action, DegradedReason, StageName
+from cascade.types import StageName
 from tests.escalated import CALIBRATION, REORDERING, Escalated, Query, escalate, rule
 
 _HEADS = pytest.mark.parametrize("k", [10, 3, 1])

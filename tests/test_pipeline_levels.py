@@ -9,13 +9,14 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cascade.decision import DegradedReason, Level, Ranking
 from cascade.pipeline import Pipeline
 from cascade.policy.levels import at_level
 from cascade.policy.release import Release, parse_release
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import Candidate, DegradedReason, Level, Ranking, Request, StageName
+from cascade.types import Candidate, Request, StageName
 from tests.scenario import release_data
 
 _LEVELS: Final[list[dict[str, Any]]] = [

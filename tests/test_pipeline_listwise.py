@@ -12,22 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cascade.decision import Action, DegradedReason, Ranking
 from cascade.errors import ConfigError, StageInvalidAnswer
 from cascade.pipeline import Pipeline
 from cascade.policy.release import Release, parse_release
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import (
-    Action,
-    Candidate,
-    DegradedReason,
-    Ranking,
-    Request,
-    ScoreSpace,
-    StageName,
-    StageScores,
-)
+from cascade.types import Candidate, Request, ScoreSpace, StageName, StageScores
 from tests.scenario import release_data
 
 CHAT = {"adapter": "chat", "url": "http://chat.test", "model": "m", "engine": "vllm/0.32"}

@@ -12,7 +12,7 @@ from cascade.cache.store import Store
 from cascade.guard.deadline import Clock
 from cascade.policy.stage_specs import StageBase
 from cascade.stages.base import Observed
-from cascade.types import Arm, StageName
+from cascade.types import SCORING, Arm, StageName
 
 __all__ = ["CacheEvents", "Looked", "ScoreCache"]
 
@@ -50,7 +50,7 @@ class ScoreCache:
     store: Store
     keys: KeyMaker
     clock: Clock
-    stages: frozenset[StageName] = frozenset((StageName.SMALL, StageName.LARGE))
+    stages: frozenset[StageName] = frozenset(SCORING)
     is_as_declared: Callable[[StageBase, Observed], bool] = lambda spec, observed: True
     events: CacheEvents = CacheEvents()
     flights: Flights = field(default_factory=Flights)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cascade.cache.cached_round import CachedRound
 from cascade.cache.key import QueryKeys, identity_of
 from cascade.cache.score_cache import ScoreCache
-from cascade.errors import StageTooLate
+from cascade.errors import NO_TIME, StageTooLate
 from cascade.guard.deadline import Deadline
 from cascade.guard.expected_ms import ExpectedMs, Fit
 from cascade.guard.tenant import asker
@@ -126,7 +126,7 @@ class CachedStage(Around):
         budget_ms = deadline.remaining_ms()
         fit = inner.expected.judge(tokens, budget_ms)
         if fit is Fit.TOO_LONG:
-            raise StageTooLate(self._name, "no_time", elapsed_ms=0.0, budget_ms=budget_ms)
+            raise StageTooLate(self._name, NO_TIME, elapsed_ms=0.0, budget_ms=budget_ms)
         return await ask(
             inner,
             query,

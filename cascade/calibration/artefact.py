@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
+from cascade.calibration.broken_rules import broken_rules
 from cascade.calibration.features import SMALL
 from cascade.calibration.gain import CUTOFFS
 from cascade.errors import ConfigError
@@ -33,7 +33,6 @@ __all__ = [
     "ValidRange",
     "artefact_bytes",
     "artefact_digest",
-    "broken_rule",
     "parse_artefact",
 ]
 
@@ -263,16 +262,8 @@ def parse_artefact(data: bytes, where: object) -> CalibrationArtefact:
     try:
         return CalibrationArtefact.model_validate_json(data)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_input=False)
-        told = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'file'}: {broken_rule(fault)}" for fault in faults[:5])
+        told = broken_rules(error)
     raise ConfigError(f"calibration {where}: {told}")
-
-
-def broken_rule(fault: ErrorDetails) -> str:
-    """Tell the rule that a key breaks, in our words where it is ours. Of pydantic's own texts, only that of an unknown tag quotes the value."""
-    if fault["type"] != "union_tag_invalid":
-        return fault["msg"].removeprefix("Value error, ")
-    return f"{fault['ctx']['discriminator']} must be one of {fault['ctx']['expected_tags']}"
 
 
 def artefact_bytes(artefact: CalibrationArtefact) -> bytes:

@@ -14,8 +14,9 @@ from cascade.calibration.artefact import CalibrationArtefact
 from cascade.calibration.build import entry_of, final_order_of, score_map_of, second_round_of
 from cascade.calibration.features import Described, describe
 from cascade.calibration.gain import CUTOFFS, entropy, expected_loss, margin, value
+from cascade.decision import Estimates
 from cascade.errors import ConfigError
-from cascade.types import Estimates, ScoreSpace
+from cascade.types import ScoreSpace
 
 __all__ = ["Calibration", "Estimate", "estimate_from", "to_additive_space"]
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cascade.calibration.artefact import ScorerIdentity, broken_rule
+from cascade.calibration.artefact import ScorerIdentity
+from cascade.calibration.broken_rules import broken_rules
 from cascade.errors import ConfigError
 
 __all__ = [
@@ -182,8 +183,7 @@ def parse_certificate(data: bytes, where: object) -> Certificate:
     try:
         return Certificate.model_validate_json(data)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_input=False)
-        told = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'file'}: {broken_rule(fault)}" for fault in faults[:5])
+        told = broken_rules(error)
     raise ConfigError(f"certificate {where}: {told}")
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from cascade.calibration.artefact import Reference, ReferenceBins
+from cascade.decision import Decision
 from cascade.statistics.drift import index_of_shares
-from cascade.types import Decision
 
 __all__ = ["LEAST_ANSWERS", "MOST_ANSWERS", "CalibrationDrift"]
 

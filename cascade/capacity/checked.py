@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from cascade.calibration.artefact import broken_rule
+from cascade.calibration.broken_rules import broken_rule
 from cascade.errors import ConfigError
 
 __all__ = ["Written", "checked"]

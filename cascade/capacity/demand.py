@@ -12,7 +12,7 @@ from cascade.capacity.distribution import Distribution
 from cascade.capacity.traffic import Traffic
 from cascade.policy.escalation_rules import CalibratedEscalation, FusedEscalation, NoEscalation, StaticEscalation
 from cascade.policy.release import Release
-from cascade.types import StageName
+from cascade.types import SCORING, StageName
 
 __all__ = ["Basis", "Demand", "Evidence", "Unit", "demands", "safe_mode_demands"]
 
@@ -79,7 +79,7 @@ def demands(release: Release, traffic: Traffic, evidence: Sequence[Evidence]) ->
     """
     return {
         stage: _demand(stage, _sends(release, stage), release, traffic, evidence)
-        for stage in (StageName.SMALL, StageName.LARGE)
+        for stage in SCORING
         if _has(release, stage)
     }
 

@@ -12,9 +12,10 @@ from typing import Final
 from cascade.capacity.demand import Basis, Evidence
 from cascade.capacity.distribution import Distribution
 from cascade.capacity.traffic import Arrivals, Traffic, Window
+from cascade.decision import Action, DegradedReason
 from cascade.errors import ConfigError
 from cascade.replay.record_lines import DecisionLine, HeadLine, Lines
-from cascade.types import Action, DegradedReason, StageName
+from cascade.types import StageName
 
 __all__ = ["FEW_RECORDS", "Counts", "Digests", "Recorded", "traffic_of_records"]
 

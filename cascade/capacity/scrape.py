@@ -12,12 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cascade.capacity.histogram import Histogram
 from cascade.errors import ConfigError
-from cascade.types import StageName
+from cascade.types import SCORING, StageName
 
 __all__ = ["Scrape", "read_scrape"]
 
 _Labels = Mapping[str, str]
-_STAGES: Final = (StageName.SMALL, StageName.LARGE)
 _MOST: Final = 1e15
 """No process counts so much."""
 
@@ -56,11 +55,11 @@ class Scrape:
             degraded=self.degraded - before.degraded,
             beside=self.beside - before.beside,
             above_normal=self.above_normal - before.above_normal,
-            asked={stage: self.asked[stage] - before.asked[stage] for stage in _STAGES},
-            windows={stage: self.windows[stage] - before.windows[stage] for stage in _STAGES},
+            asked={stage: self.asked[stage] - before.asked[stage] for stage in SCORING},
+            windows={stage: self.windows[stage] - before.windows[stage] for stage in SCORING},
             candidates=self.candidates.since(before.candidates),
-            query_tokens={stage: self.query_tokens[stage].since(before.query_tokens[stage]) for stage in _STAGES},
-            pair_tokens={stage: self.pair_tokens[stage].since(before.pair_tokens[stage]) for stage in _STAGES},
+            query_tokens={stage: self.query_tokens[stage].since(before.query_tokens[stage]) for stage in SCORING},
+            pair_tokens={stage: self.pair_tokens[stage].since(before.pair_tokens[stage]) for stage in SCORING},
             stable=self.stable,
             tried=self.tried,
             activated=self.activated - before.activated,
@@ -134,11 +133,11 @@ def _scrape(samples: _Samples) -> Scrape:
         degraded=samples.sum("cascade_degraded_total", lambda labels: labels.get("reason") != "load_level"),
         beside=samples.sum("cascade_beside_total", lambda labels: labels.get("outcome") != "dropped"),
         above_normal=samples.sum("cascade_level_answers_total", lambda labels: labels.get("level") != "0"),
-        asked={stage: _asked(samples, stage) for stage in _STAGES},
-        windows={stage: samples.sum("cascade_windows_total", _of(stage)) for stage in _STAGES},
+        asked={stage: _asked(samples, stage) for stage in SCORING},
+        windows={stage: samples.sum("cascade_windows_total", _of(stage)) for stage in SCORING},
         candidates=samples.histogram("cascade_candidates"),
-        query_tokens={stage: samples.histogram("cascade_query_tokens", stage) for stage in _STAGES},
-        pair_tokens={stage: samples.histogram("cascade_pair_tokens", stage) for stage in _STAGES},
+        query_tokens={stage: samples.histogram("cascade_query_tokens", stage) for stage in SCORING},
+        pair_tokens={stage: samples.histogram("cascade_pair_tokens", stage) for stage in SCORING},
         stable=stable[0] if len(stable) == 1 else None,
         tried=samples.sum("cascade_arm_share", lambda labels: labels.get("arm") == "canary") > 0,
         activated=samples.sum("cascade_activations_total", lambda labels: labels.get("outcome") == "swapped"),

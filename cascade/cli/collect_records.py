@@ -11,7 +11,7 @@ from cascade.replay.from_records import Counts, gather
 from cascade.replay.run import check_output
 from cascade.replay.scorers import scorer_columns
 from cascade.replay.table import write_table
-from cascade.types import StageName
+from cascade.types import SCORING
 
 __all__ = ["table_of_records"]
 
@@ -20,7 +20,7 @@ def table_of_records(
     records: Sequence[Path], out: Path, names: Sequence[str], release_digest: str | None, *, complete: bool
 ) -> None:
     """Make a score table of decision records, write it, and tell what became of them. Raises ConfigError."""
-    columns = scorer_columns((StageName.SMALL, StageName.LARGE), None, names)
+    columns = scorer_columns(SCORING, None, names)
     check_output(out)
     gathered = gather(records, columns=columns, release_digest=release_digest, complete=complete)
     write_table(out, gathered.table)

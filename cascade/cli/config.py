@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from cascade.cli.example import example
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
 from cascade.policy.levels import level_named
 from cascade.rollout.load import LoadedRelease, variables_of
@@ -78,3 +79,6 @@ def _as_written(loaded: LoadedRelease) -> dict[str, Any]:
     if not smoke:
         return dict(loaded.written)
     return {**loaded.written, "rollout": {**loaded.written["rollout"], "smoke": smoke}}
+
+
+app.command()(example)

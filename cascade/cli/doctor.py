@@ -16,7 +16,8 @@ from cascade.cli.doctor_tls import certificates, print_certificates
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
 from cascade.policy.release import Release
 from cascade.rollout.bundle import Bundle
-from cascade.rollout.tuned import elsewhere
+from cascade.rollout.loadable import weights_here
+from cascade.rollout.tuned import elsewhere, not_of_stage
 from cascade.server.building import read_bundle
 from cascade.server.caching import examine_cache
 from cascade.server.settings import Settings
@@ -93,6 +94,9 @@ def _tuned(bundle: Bundle, settings: Settings) -> dict[StageName, list[str]]:
         name: [f"tuned under other conditions: {one}" for one in elsewhere(each.tuning, this_machine(), threads)]
         for name, each in bundle.tunings.by_stage.items()
     }
+    release = bundle.loaded.release
+    for name, what in not_of_stage(release, bundle.tunings, weights_here(release)):
+        told[name].append(f"tuned for another stage: {what}")
     return told | {name: [f"no number of its tuning is used: {why}"] for name, why in bundle.tunings.faults.items()}
 
 

@@ -50,7 +50,7 @@ class _Read:
                         continue
                     if told.get("kind") == "head" and isinstance(told.get("id"), str):
                         self.heads[told["id"]] = told
-                    elif told.get("kind") == _DECISION:
+                    elif told.get("kind") == _DECISION and _is_named(told):
                         yield told
 
     def head_of(self, told: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -109,6 +109,11 @@ def _with_pairs(read: _Read, told: Sequence[dict[str, Any]]) -> list[Found]:
         pair = pairs.get(str(one["of"]) if one.get("of") is not None else f"of {one.get('decision_id')}")
         found.append(Found(one, read.head_of(one), pair, read.head_of(pair)))
     return found
+
+
+def _is_named(told: dict[str, Any]) -> bool:
+    """Tell whether a decision has an id, and where it shadows another, that one's: else it can be found by neither."""
+    return isinstance(told.get("decision_id"), str) and isinstance(told.get("of"), str | None)
 
 
 def _quoted(text: str) -> bytes:

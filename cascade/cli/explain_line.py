@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from cascade.calibration.broken_rules import broken_rules
+from cascade.decision import Action
 from cascade.errors import ConfigError
-from cascade.types import Action, Arm, StageName
+from cascade.types import Arm, StageName
 
 __all__ = ["ExplainedEstimates", "ExplainedLine", "ExplainedRound", "ExplainedWould", "explained_of"]
 
@@ -112,5 +114,5 @@ def explained_of(told: Any) -> ExplainedLine:
     try:
         return ExplainedLine.model_validate(told)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-    raise ConfigError(f"the line is no decision of this version: {'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+        why = broken_rules(error, "line", most=1)
+    raise ConfigError(f"the line is no decision of this version: {why}")

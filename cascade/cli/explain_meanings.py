@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from cascade.decision import Action, DegradedReason
 from cascade.policy.depth import DepthReason
-from cascade.types import Action, Arm, DegradedReason
+from cascade.types import Arm
 
 __all__ = ["ACTIONS", "ARMS", "DEGRADED", "DEPTH_REASONS", "MISFITS", "meaning"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from cascade.cli.explain_line import ExplainedEstimates, ExplainedLine, ExplainedRound
 from cascade.cli.explain_meanings import ACTIONS, ARMS, DEGRADED, DEPTH_REASONS, MISFITS, meaning
+from cascade.types import Arm
 
 __all__ = ["Said", "pair_words", "words_of"]
 
@@ -66,7 +67,8 @@ def _release(line: ExplainedLine, head: Mapping[str, Any] | None) -> Iterator[st
     yield f"arm {line.arm}{of}: {meaning(ARMS, line.arm)}"
     if line.propensity is not None and line.sample:
         odds = line.propensity / line.sample
-        yield f"recorded are {line.sample:.4g} of the queries; this arm had a probability of {odds:.4g}"
+        recorded = "all queries" if line.sample == 1 else f"{100 * line.sample:.4g}% of the queries"
+        yield f"recorded are {recorded}; this arm had a probability of {odds:.4g}"
 
 
 def _signals(line: ExplainedLine) -> Iterator[str]:
@@ -133,7 +135,7 @@ def _observed(line: ExplainedLine) -> Iterator[str]:
 
 
 def _answer(line: ExplainedLine) -> Iterator[str]:
-    if line.outcome == "refused":
+    if line.outcome == "refused" and line.arm is not Arm.SHADOW:
         yield "the caller got an error in place of a degraded order"
     yield f"first place by the {line.stage} stage" if line.stage != "retrieval" else "first-stage order stands first"
     yield f"{line.rank_changes_at_5} of the first five places hold another candidate than in first-stage order"

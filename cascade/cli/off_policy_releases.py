@@ -12,7 +12,8 @@ from cascade.cli.eval_policy import load_calibration
 from cascade.errors import ConfigError
 from cascade.replay.logged.deciding import Decider
 from cascade.replay.logged.sources import SplitRelease
-from cascade.rollout.load import LoadedRelease, load_release, offline
+from cascade.rollout.bundle import load_bundle
+from cascade.rollout.load import LoadedRelease, offline
 
 __all__ = ["arm_of", "calibrations_of", "decider_of", "told_of"]
 
@@ -25,13 +26,14 @@ def calibrations_of(paths: Sequence[Path]) -> dict[str, Calibration]:
 def decider_of(path: Path, calibrations: Mapping[str, Calibration]) -> tuple[LoadedRelease, Decider]:
     """Read a release; no server is called, so variables that it names for addresses need not be set.
 
-    Raises ConfigError where the calibration that it names is not among those given.
+    Raises ConfigError where the calibration that it names is neither with it nor among those given.
     """
-    loaded = load_release(path, offline(os.environ))
-    named = loaded.release.calibration
-    if named is not None and named not in calibrations:
-        raise ConfigError(f"release {path}: its escalation reads {named}; name that with --calibration")
-    return loaded, Decider.of(loaded.release, None if named is None else calibrations[named])
+    bundle = load_bundle(path, offline(os.environ))
+    loaded = bundle.loaded
+    calibration = calibrations.get(loaded.release.calibration or "", bundle.calibration)
+    if calibration is None and bundle.fault is not None:
+        raise ConfigError(f"release {path}: {bundle.fault}; name it with --calibration")
+    return loaded, Decider.of(loaded.release, calibration)
 
 
 def arm_of(written: str, calibrations: Mapping[str, Calibration]) -> SplitRelease:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cascade.cli.options import ConfigFile, settings_from
 from cascade.cli.release_diff import diff
+from cascade.cli.rollout_words import plain
 from cascade.rollout.activation import Refused
 from cascade.rollout.bundle import build_bundle, load_bundle, sign_bundle
 from cascade.rollout.load import offline
 from cascade.rollout.show import description
-from cascade.rollout.signing import keys_in, make_keys, read_signing_key
+from cascade.rollout.signing import ReleaseKeys, keys_in, make_keys, read_signing_key
 from cascade.rollout.verify import verify as verify_release
+from cascade.server.reading import nameable
 from cascade.server.trying import tried
 from cascade.telemetry.logs import configure_logging
 
@@ -68,8 +72,8 @@ def keygen(
 @app.command()
 def show(release: _Release) -> None:
     """Say in words what a release does and what its calibration was fitted on. Variables need not be set."""
-    for line in description(load_bundle(release, offline(os.environ))):
-        typer.echo(line)
+    for line in description(load_bundle(release, offline(nameable(settings_from(None), os.environ)))):
+        typer.echo(plain(line))
 
 
 @app.command()
@@ -81,8 +85,13 @@ def verify(
     digest: Annotated[str | None, typer.Option(help="Digest that the release must have.", show_default=False)] = None,
     keys: Annotated[
         Path | None,
-        typer.Option("--keys", help="Public keys in PEM: one of them must have signed it.", show_default=False),
+        typer.Option(
+            "--keys",
+            help="Public keys in PEM, one of which must have signed it; unset: those of settings.",
+            show_default=False,
+        ),
     ] = None,
+    config: ConfigFile = None,
     probe: Annotated[
         bool,
         typer.Option(
@@ -92,28 +101,33 @@ def verify(
 ) -> None:
     """Check a release, its artefacts and what they say of each other; without --probe no server is called.
 
+    What a release may name, and the keys that may sign it, are those of the settings.
     Exit status: 0 it passes, 1 it does not (an error, or with --strict a warning), 2 it is no release.
     """
-    done = verify_release(release, os.environ, digest, keys_in(keys)(), load=strict)
+    settings = settings_from(config, release_keys_file=keys)
+    environment, counted = nameable(settings, os.environ), keys_in(settings.release_keys_file)
+    done = verify_release(release, environment, digest, counted(), load=strict)
     for finding in done.findings:
-        typer.echo(f"{finding.severity}: {finding.what}")
+        typer.echo(plain(f"{finding.severity}: {finding.what}"))
     passes = done.passes(strict=strict)
     if passes and probe:
-        passes = _tried(release, keys, strict=strict)
+        passes = _tried(release, counted, environment, strict=strict)
     word = "passes" if passes else "does not pass"
     typer.echo(f"release {done.loaded.release.release}, {done.loaded.digest}: {word}{' --strict' if strict else ''}")
     if not passes:
         raise typer.Exit(1)
 
 
-def _tried(release: Path, keys: Path | None, *, strict: bool) -> bool:
+def _tried(
+    release: Path, keys: Callable[[], ReleaseKeys | None], environment: Mapping[str, str], *, strict: bool
+) -> bool:
     """Activate it for nobody, and tell at which step it is refused."""
     configure_logging("error", sys.stderr.buffer)
     try:
-        asyncio.run(tried(release, keys_in(keys), lenient=not strict))
+        asyncio.run(tried(release, keys, environment, lenient=not strict))
     except Refused as refused:
         for why in refused.why:
-            typer.echo(f"error: {refused.step}: {why}")
+            typer.echo(plain(f"error: {refused.step}: {why}"))
         return False
     return True
 

@@ -10,14 +10,16 @@ import orjson
 import typer
 
 from cascade.cli.eval_policy import policy_of_release
-from cascade.cli.options import channels_of, condition_of
+from cascade.cli.options import channels_of, condition_of, settings_from
 from cascade.cli.release_diff_told import lines_of
+from cascade.cli.rollout_words import plain
 from cascade.errors import ConfigError
 from cascade.metrics import Gain
 from cascade.rollout.bundle import Bundle, load_bundle
 from cascade.rollout.diff import differences, rollout_differences
 from cascade.rollout.load import offline
 from cascade.rollout.scored_by import not_scored_by
+from cascade.server.reading import nameable
 
 __all__ = ["diff"]
 
@@ -63,7 +65,8 @@ def diff(
 
     Exit status: 0 nothing does, 1 something does, 2 one of them is no release or cannot be replayed.
     """
-    bundles = [load_bundle(path, offline(os.environ)) for path in (one, other)]
+    environment = offline(nameable(settings_from(None), os.environ))
+    bundles = [load_bundle(path, environment) for path in (one, other)]
     replayed = None
     if table:
         if small is None or large is None:
@@ -83,7 +86,7 @@ def diff(
         typer.echo(orjson.dumps(told, option=orjson.OPT_INDENT_2))
     else:
         for line in lines_of(told):
-            typer.echo(line)
+            typer.echo(plain(line))
     if changes:
         raise typer.Exit(1)
 

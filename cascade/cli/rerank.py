@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cascade.cli.options import ConfigFile, ReleaseFile, settings_from
+from cascade.decision import Ranking
 from cascade.server.building import open_service
 from cascade.server.dialects.base import Parsed
 from cascade.server.dialects.native import NativeFormat
@@ -20,7 +21,6 @@ from cascade.server.groups import rerank_parsed
 from cascade.server.http import as_json
 from cascade.server.settings import Settings
 from cascade.telemetry.logs import configure_logging
-from cascade.types import Ranking
 
 __all__ = ["OutputFormat", "rerank"]
 

@@ -15,9 +15,10 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from cascade.cli.rollout_admin import Admin, AdminTls, TurnedDown, admin_of
-from cascade.cli.rollout_bundle import bundle_from_here
 from cascade.cli.rollout_tables import status_view
 from cascade.cli.rollout_told import foreseen_view, history_view
+from cascade.cli.rollout_watch import TimeOver
+from cascade.cli.rollout_watch import wait as wait_for
 from cascade.cli.rollout_watch import watch as watch_status
 from cascade.cli.rollout_words import headline, state_of
 from cascade.errors import ConfigError
@@ -27,7 +28,7 @@ __all__ = ["app"]
 app = typer.Typer(
     no_args_is_help=True,
     help="Roll a release out at a running sidecar, step by step, and see how it stands. "
-    "Exit status: 0 done, 1 the sidecar refused, 2 bad input or no answer.",
+    "Exit status: 0 done, 1 the sidecar refused, 2 bad input or no answer, 3 `wait` had no time left.",
 )
 
 _Address = Annotated[
@@ -99,11 +100,17 @@ def start(
     key_file: _KeyFile = None,
 ) -> None:
     """Activate a release, and begin its steps. What it must show, and how soon harm is met, is told first."""
+    from cascade.cli.rollout_bundle import bundle_from_here, hint_of_path
+
     bundle = bundle_from_here(release)
     with _asking(admin, key_env, key_file) as asked:
         wanted = release if bundle is None else asked.upload(bundle)
         console = Console()
-        _print(console, foreseen_view(asked.get("/rollout/foreseen", release=wanted), at_once=at_once))
+        try:
+            foreseen = asked.get("/rollout/foreseen", release=wanted)
+        except TurnedDown as refusal:
+            raise TurnedDown(refusal.what, refusal.why + (hint_of_path(release) if bundle is None else ())) from None
+        _print(console, foreseen_view(foreseen, at_once=at_once))
         if dry_run:
             return
         with Console(stderr=True).status("activating"):
@@ -132,6 +139,29 @@ def status(
             _write(told)
         else:
             _print(console, status_view(told, console.width))
+
+
+@app.command()
+def wait(
+    release: Annotated[
+        str, typer.Argument(help="Digest or name of a release that was started, or that a source names.")
+    ],
+    timeout: Annotated[
+        int | None,
+        typer.Option(
+            "--timeout",
+            min=0,
+            help="Seconds, 0 to look once; then exit status 3. Unset: as long as it takes.",
+            show_default=False,
+        ),
+    ] = None,
+    admin: _Address = None,
+    key_env: _KeyEnv = None,
+    key_file: _KeyFile = None,
+) -> None:
+    """Wait until a release decides all traffic. Where it was refused or taken back: exit status 1, and why."""
+    with _asking(admin, key_env, key_file) as asked:
+        wait_for(lambda: asked.get("/rollout"), Console(), release, timeout)
 
 
 @app.command()
@@ -180,6 +210,9 @@ def _asking(url: str | None, key_env: str | None, key_file: Path | None) -> Iter
         for each in refusal.why:
             typer.echo(f"  {each}", err=True)
         raise typer.Exit(1) from None
+    except TimeOver as over:
+        typer.echo(f"cascade: {over}", err=True)
+        raise typer.Exit(3) from None
     except (LookupError, TypeError, ValueError, AttributeError):
         raise ConfigError(f"{asked.url} tells of rollouts otherwise than this version does") from None
     finally:

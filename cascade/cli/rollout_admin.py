@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from cascade.cli.options import settings_from
 from cascade.cli.rollout_words import plain
 from cascade.errors import CascadeError, ConfigError
 from cascade.stages.certificates import KeyPair, Pem, client_context
@@ -48,8 +47,15 @@ class AdminTls:
     certificate_file: Path | None = None
     key_file: Path | None = None
 
-    def context(self) -> ssl.SSLContext:
-        """Return what connections are made with. Raises ConfigError."""
+    def verified(self, url: str) -> ssl.SSLContext | bool:
+        """Return what connections to an address are made with. Raises ConfigError."""
+        if url.startswith("https:"):
+            return self._context()
+        if self != AdminTls():
+            raise ConfigError(f"--ca-file, --certificate-file: {url} is not asked over TLS; write https")
+        return True
+
+    def _context(self) -> ssl.SSLContext:
         if (self.certificate_file is None) != (self.key_file is None):
             raise ConfigError("--certificate-file, --certificate-key-file: name both or none")
         pair = None
@@ -74,7 +80,8 @@ class Admin:
         tls: AdminTls | None = None,
     ) -> None:
         self.url = url
-        verify = (tls or AdminTls()).context() if url.startswith("https:") else True
+        self._answered = False
+        verify = (tls or AdminTls()).verified(url)
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         timeout = httpx.Timeout(_READ_S, connect=_CONNECT_S)
         self._client = httpx.Client(
@@ -106,6 +113,7 @@ class Admin:
             raise NoAnswer(f"{self.url} has not answered in time") from None
         except httpx.HTTPError as error:
             raise NoAnswer(f"{self.url} does not answer: {type(error).__name__}{self._hint(error)}") from None
+        self._answered = True
         try:
             told = answer.json()
         except (ValueError, RecursionError):
@@ -126,7 +134,7 @@ class Admin:
             return ": its certificate is not trusted; name its authority with --ca-file"
         if over_tls and _has_cause(error, ssl.SSLError):
             return ": no TLS is agreed on; does it speak plain http?"
-        if isinstance(error, httpx.ConnectError) or not ended:
+        if isinstance(error, httpx.ConnectError) or not ended or self._answered:  # one that is restarted ends them too
             return ""
         if over_tls:
             return ": it may want another certificate of its clients, or one at all; name it with --certificate-file"
@@ -165,6 +173,8 @@ def _has_cause(error: BaseException, kind: type[BaseException]) -> bool:
 
 
 def _default_url() -> str:
+    from cascade.cli.options import settings_from  # settings are most of what there would be to import
+
     settings = settings_from(None)
     host = _EVERYWHERE.get(settings.admin_host, settings.admin_host)
     scheme = "http" if settings.admin_tls_certificate_file is None else "https"
@@ -182,7 +192,7 @@ def _checked(url: str) -> str:
         raise ConfigError("--admin: must be an http or https address, such as http://127.0.0.1:8788")
     if parts.username is not None or parts.password is not None:
         raise ConfigError("--admin: an address holds no key; name one with --key-env or --key-file")
-    return url.rstrip("/")
+    return parts.geturl().rstrip("/")
 
 
 def _key(key_env: str | None, key_file: Path | None) -> str | None:

@@ -11,7 +11,7 @@ from cascade.rollout.load import offline, release_from
 from cascade.rollout.source import SourceKind, open_source
 from cascade.rollout.tar import LARGEST_TAR, tar_bytes
 
-__all__ = ["bundle_from_here"]
+__all__ = ["bundle_from_here", "hint_of_path"]
 
 
 def bundle_from_here(release: str) -> bytes | None:
@@ -34,3 +34,11 @@ def bundle_from_here(release: str) -> bytes | None:
     if len(data) > LARGEST_TAR:
         raise ConfigError(f"{path}: larger than the {LARGEST_TAR} bytes that a sidecar takes")
     return data
+
+
+def hint_of_path(release: str) -> tuple[str, ...]:
+    """Return how a path is written, where something of that name is here that may be meant."""
+    if not Path(release).exists():
+        return ()
+    how = f"a path has a slash in it, as ./{release}, or ends in .tar"
+    return (f"if what lies here is meant: {how}; a release in YAML is built first, with cascade release build",)

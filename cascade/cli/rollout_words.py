@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -11,12 +11,14 @@ __all__ = [
     "duration",
     "figure",
     "headline",
+    "notes",
     "number",
     "percent",
     "plain",
     "short_digest",
     "state_of",
     "steps_of",
+    "tried_again",
     "when",
 ]
 
@@ -113,6 +115,22 @@ _SENTENCES: Final = {
     "aborted": "{refused} was aborted; {stable} decides all traffic",
     "replaced": "{refused} was replaced; {stable} decides all traffic",
 }
+
+
+def tried_again(status: Mapping[str, Any]) -> Any:
+    """Return when what was turned down last is tried again by itself, None where it is not."""
+    desired, refused = status.get("desired"), status.get("refused")
+    return desired.get("tried_again_at") if desired and refused and desired["digest"] == refused["digest"] else None
+
+
+def notes(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what else an operator should know: what comes by itself, and what is at fault."""
+    if again := tried_again(status):
+        yield f"{plain(status['refused']['release'])} is tried again at {when(again)}"
+    if fault := (status.get("desired") or {}).get("fault"):
+        yield f"what is desired cannot be used: {plain(fault)}"
+    if fault := status.get("state_fault"):
+        yield f"the state of rollouts cannot be kept, a restart goes on from what was kept last: {plain(fault)}"
 
 
 def steps_of(status: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from cascade.guard.level_signs import LevelRules, LevelSigns, Sign
 from cascade.guard.level_use import LevelUse
 from cascade.guard.queue_pressure import LevelBound, QueuePressure
-from cascade.types import LevelReason, StageName
+from cascade.types import SCORING, LevelReason, StageName
 
 __all__ = ["LevelController", "LevelRules"]
 
@@ -20,7 +20,7 @@ _LONGEST_LOOK_S: Final = 1.0
 """A look after a longer time than this tells of no more than this: the process was stopped, or its clock jumped."""
 _CALM_S: Final = 120.0
 _MEMORY_HOLDS: Final = 4.0
-_PLACES: Final = (None, StageName.SMALL, StageName.LARGE)
+_PLACES: Final = (None, *SCORING)
 
 
 class LevelController:
@@ -85,9 +85,9 @@ class LevelController:
             return None
         return self._use.forecast(self.level - 1, self._now, self.hold_s * _MEMORY_HOLDS)
 
-    def go_to(self, level: int) -> None:
-        """Begin anew at a level: one that an operator let go of."""
-        self.level, self.why = level, LevelReason.UNPINNED
+    def go_to(self, level: int, why: LevelReason) -> None:
+        """Begin anew at a level: one that an operator let go of, or that another release had stepped to."""
+        self.level, self.why = level, why
         self._floors = {**dict.fromkeys(_PLACES, 0), None: level}
         self._of_no_stage_at = -math.inf
         self._signs.begin()
@@ -116,7 +116,7 @@ class LevelController:
             return
         self._clean_since = self._now
         here, above = self._bounds[self.level], self._bounds[self.level - 1]
-        for name in (StageName.SMALL, StageName.LARGE):
+        for name in SCORING:
             if above.of(name) > here.of(name):
                 self._use.is_full(name, self._now)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cascade.guard.queue_pressure import LevelBound, QueuePressure, StagePressure
-from cascade.types import StageName
+from cascade.types import SCORING, StageName
 
 __all__ = ["LevelUse"]
 
@@ -18,7 +18,6 @@ _SHORTEST_S: Final = 1e-6
 """A look after less than this tells of no rate: what came in no time would be infinitely many a second."""
 _REMEMBERED: Final = 1000
 """Requests by which a level's cost is known; older ones count less and less."""
-_STAGES: Final = (StageName.SMALL, StageName.LARGE)
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ class LevelUse:
     def __init__(self, bounds: Sequence[LevelBound]) -> None:
         self._bounds = bounds
         self._work: list[tuple[float, float, float]] = [(0.0, 0.0, 0.0) for _ in bounds]
-        self._stages = {name: _StageUse() for name in _STAGES}
+        self._stages = {name: _StageUse() for name in SCORING}
         self._arrivals = 0.0
 
     def learn(self, elapsed_s: float, pressure: QueuePressure) -> None:
@@ -93,7 +92,7 @@ class LevelUse:
         then, and where no request is sent to it nothing else would ever tell. With one stage in use it is
         busy(now) cost(level) / cost(now).
         """
-        return max(self._at_stage(name, level, now, remembered_s) for name in _STAGES)
+        return max(self._at_stage(name, level, now, remembered_s) for name in SCORING)
 
     def _at_stage(self, name: StageName, level: int, now: float, remembered_s: float) -> float:
         pairs = self._pairs(level, name)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cascade.decision import Decision, DegradedReason
 from cascade.guard.queue_pressure import Gate, LevelBound, LevelWork, QueuePressure, Room, StagePressure
-from cascade.types import BreakerState, Decision, DegradedReason, StageName
+from cascade.types import SCORING, BreakerState, StageName
 
 __all__ = ["Pressure"]
 
-_STAGES: Final = (StageName.SMALL, StageName.LARGE)
 _MISSES: Final = frozenset(
     {DegradedReason.STAGE_TIMEOUT, DegradedReason.STAGE_OVERLOADED, DegradedReason.DEADLINE_TOO_SHORT}
 )
@@ -79,7 +79,7 @@ class Pressure:
         self._clock = clock
         self._least_deadline_ms = least_deadline_ms
         self._level = 0
-        self._stages = {name: _Stage() for name in _STAGES}
+        self._stages = {name: _Stage() for name in SCORING}
         self._oldest: Callable[[], float] = lambda: 0.0
         self._alarm_ms = self._most_wait_above_ms = float("inf")
         self._alarm: Callable[[], None] = lambda: None
@@ -92,7 +92,7 @@ class Pressure:
         self._misses = 0
         self._judged_above = 0
         self._misses_above = 0
-        self._no_filling_until = dict.fromkeys(_STAGES, -math.inf)
+        self._no_filling_until = dict.fromkeys(SCORING, -math.inf)
 
     def watch_stage(self, name: StageName, room: Room | None = None, gate: Gate | None = None) -> None:
         """Read the bound of a stage, and whether its breaker is open, at each look."""
@@ -219,7 +219,7 @@ class Pressure:
             self._judged_above += 1
             self._misses_above += short
         if level < self._level and short:
-            for name in _STAGES if stage is None else (stage,):
+            for name in SCORING if stage is None else (stage,):
                 self._keep_off(name, _NO_FILLING_S)
 
     def _keep_off(self, stage: StageName, seconds: float) -> None:

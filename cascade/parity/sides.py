@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from cascade.errors import ConfigError
 from cascade.policy.release import Release, parse_release
-from cascade.types import StageName
+from cascade.types import SCORING, StageName
 
 __all__ = ["EndpointSide", "Side", "StageSide", "TableSide", "endpoint_release", "parse_side"]
 
@@ -61,7 +61,7 @@ def parse_side(name: str, written: str) -> Side:
         raise ConfigError(f"{name}: {_FORMS}")
     if path.endswith(".parquet"):
         return TableSide(Path(path), part)
-    if part not in (StageName.SMALL, StageName.LARGE):
+    if part not in SCORING:
         raise ConfigError(f"{name}: a release has the stages small and large, not {part}; {_FORMS}")
     return StageSide(Path(path), StageName(part))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cascade.calibration.calibrated import Calibration
+from cascade.decision import Decision, Level, RankedCandidate, Ranking
 from cascade.guard.deadline import Clock
 from cascade.pipeline.run import Run
 from cascade.policy.escalation import orders_by_fit
@@ -13,7 +14,7 @@ from cascade.policy.merge import merge, movement, outward_scores, rank_changes, 
 from cascade.policy.release import Release
 from cascade.stages.base import Stage
 from cascade.telemetry.spans import trace_id_now
-from cascade.types import Arm, Decision, Level, RankedCandidate, Ranking, ScoreSpace, StageName
+from cascade.types import Arm, ScoreSpace, StageName
 
 __all__ = ["Answering"]
 

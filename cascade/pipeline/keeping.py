@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cascade.calibration.calibrated import Calibration
+from cascade.decision import Decision, Ranking
 from cascade.guard.beside import Beside
 from cascade.guard.deadline import Clock, Deadline
 from cascade.pipeline.rounds import Rounds
@@ -14,7 +15,7 @@ from cascade.pipeline.tap import Tap
 from cascade.policy.release import Release
 from cascade.telemetry.records import Assignment, Decided, Recorder
 from cascade.telemetry.spans import untraced
-from cascade.types import Decision, Ranking, StageName
+from cascade.types import StageName
 
 __all__ = ["Keeping"]
 

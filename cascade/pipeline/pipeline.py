@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from cascade.calibration.calibrated import Calibration
+from cascade.decision import Action, DegradedReason, Ranking
 from cascade.errors import NotAnswered
 from cascade.guard.beside import Beside
 from cascade.guard.deadline import Clock, Deadline
@@ -26,7 +27,7 @@ from cascade.stages.base import Stage
 from cascade.telemetry.records import Assignment, Recorder
 from cascade.telemetry.span_schema import Attribute, SpanName
 from cascade.telemetry.spans import NOTHING, child
-from cascade.types import Action, Arm, DegradedReason, Ranking, Request, StageName
+from cascade.types import Arm, Request, StageName
 
 __all__ = ["Pipeline"]
 
@@ -161,7 +162,7 @@ class Pipeline:
             span.set(Attribute.DEGRADED_REASONS, ranking.decision.degraded)
         self._pressure.answered(ranking.decision, admitted=unscored is None)
         self._keeping.keep(run, ranking, assigned)
-        if ranking.decision.degraded and (request.fail_closed or self.release.fallback == "error"):
+        if ranking.decision.degraded and self.release.refuses(request):
             raise NotAnswered(ranking.decision)
         return ranking
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cascade.errors import StageError
+from cascade.decision import DegradedReason, Round
+from cascade.errors import NO_TIME, StageError
 from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.expected_ms import Fit
 from cascade.guard.tenant import asking_for
@@ -19,7 +20,7 @@ from cascade.telemetry.span_schema import STAGE_SPANS, Attribute
 from cascade.telemetry.span_tells import tell_round
 from cascade.telemetry.spans import child
 from cascade.text import Text
-from cascade.types import DegradedReason, Exclusion, Round, StageName, StageScores
+from cascade.types import Exclusion, StageName, StageScores
 
 __all__ = ["Planned", "Rounds"]
 
@@ -68,7 +69,7 @@ class Rounds:
         tokens = pair_tokens(query, texts, stage.fingerprint.max_length)
         fit = stage.expected.judge(tokens, within.remaining_ms())
         if fit is Fit.TOO_LONG:
-            self._leave_out(run, name, "no_time")
+            self._leave_out(run, name, NO_TIME)
             return None
         return Planned(stage, name, indices, query, texts, tokens, within, fit)
 
@@ -95,6 +96,7 @@ class Rounds:
         done: Round | None = None
         outcome, code, sent = DegradedReason.INTERNAL_ERROR, "fault", len(indices)
         queue_ms: float | None = None
+        room_ms: float | None = None
         try:
             with asking_for(run.request.tenant):
                 scored = await ask(
@@ -111,7 +113,8 @@ class Rounds:
             by_index = dict(zip(indices, scored.scores, strict=True))
             done = _done(name, model, scored, (self._clock() - began) * 1000)
         except StageError as error:
-            outcome, code, sent, queue_ms = error.reason, error.code, error.sent, error.queue_ms
+            outcome, code, sent = error.reason, error.code, error.sent
+            queue_ms, room_ms = error.queue_ms, error.room_ms
             run.degrade(outcome)
             return {}
         except Exception as error:  # noqa: BLE001 - a stage's fault of ours costs its round, not the other stage's
@@ -125,7 +128,8 @@ class Rounds:
             elapsed_s = self._clock() - began
             run.awaited_s += elapsed_s
             if done is None:
-                done = Round(name, model, sent, 0, 0, 0, outcome, code, elapsed_s * 1000, queue_ms=queue_ms)
+                took_ms = elapsed_s * 1000
+                done = Round(name, model, sent, 0, 0, 0, outcome, code, took_ms, queue_ms=queue_ms, room_ms=room_ms)
             run.rounds.append(done)
         run.excluded |= {indices[position] for position in scored.excluded}
         return {index: score for index, score in by_index.items() if score is not None}

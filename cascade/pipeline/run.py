@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cascade.calibration.calibrated import Estimate
+from cascade.decision import Action, DegradedReason, Estimates, Round
 from cascade.policy.escalation import Known
 from cascade.policy.inputs import known_within
 from cascade.signals.compute import Signals
-from cascade.types import Action, DegradedReason, Estimates, Request, Round, StageName
+from cascade.types import Request, StageName
 
 __all__ = ["Run"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from cascade.decision import Ranking
 from cascade.telemetry.records import Assignment
-from cascade.types import Ranking, Request
+from cascade.types import Request
 
 __all__ = ["Offered", "Tap"]
 

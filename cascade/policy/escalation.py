@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cascade.calibration.calibrated import Calibration, Estimate
+from cascade.decision import Action, Estimates
 from cascade.policy.boundary import above, at_least, at_most, best_first
 from cascade.policy.conditions import holds, signal_name
 from cascade.policy.escalation_rules import (
@@ -21,7 +22,6 @@ from cascade.policy.escalation_rules import (
     StaticEscalation,
 )
 from cascade.signals.compute import Signals
-from cascade.types import Action, Estimates
 
 __all__ = ["Choice", "Known", "choose_round", "goes_direct", "most_escalated", "orders_by_fit", "signals_of_direct"]
 

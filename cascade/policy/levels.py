@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from cascade.decision import Level
 from cascade.errors import ConfigError
 from cascade.policy.depth_rules import FixedDepth
 from cascade.policy.escalation_rules import NoEscalation, StaticEscalation
 from cascade.policy.release import Release
-from cascade.types import Level, Request
+from cascade.types import Request
 
 __all__ = ["NORMAL", "at_level", "changes_means", "level_named", "level_names"]
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, assert_never
 
-from cascade.types import Movement, ScoreSpace, StageName
+from cascade.decision import Movement
+from cascade.types import ScoreSpace, StageName
 
 __all__ = ["logit", "merge", "movement", "order_by_score", "outward_scores", "rank_changes", "rank_scores", "to_unit"]
 

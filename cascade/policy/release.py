@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import orjson
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from cascade.calibration.artefact import broken_rule
+from cascade.calibration.broken_rules import broken_rules
 from cascade.errors import ConfigError
 from cascade.policy.budget import Budgets
 from cascade.policy.depth_rules import DepthSpec, HistoryNumbers
@@ -45,6 +45,7 @@ from cascade.policy.stage_specs import (
     Windows,
 )
 from cascade.policy.tenant_limits import TenantLimits, TenantName
+from cascade.types import Request
 
 __all__ = [
     "Activation",
@@ -154,6 +155,10 @@ class Release(Frozen):
         rule = self.escalation
         return rule.calibration if isinstance(rule, FusedEscalation | CalibratedEscalation) else None
 
+    def refuses(self, request: Request) -> bool:
+        """Tell whether an error stands in place of a degraded answer to a request: its caller wants that, or the release."""
+        return request.fail_closed or self.fallback == "error"
+
     def at(self, level: LevelSpec) -> Release:
         """Return the whole release that a level is; it has no levels. Raises pydantic's ValidationError."""
         return Release(**whole_at({name: getattr(self, name) for name in type(self).model_fields}, level))
@@ -206,7 +211,7 @@ class Release(Frozen):
         try:
             whole = self.at(level)
         except ValidationError as error:
-            raise ValueError(f"level {level.name}: {_explain(error)}") from None
+            raise ValueError(f"level {level.name}: {broken_rules(error, 'release')}") from None
         if whole.calibration not in {None, self.calibration}:
             raise ValueError(f"level {level.name}: escalation.calibration must be the release's own")
 
@@ -216,12 +221,7 @@ def parse_release(data: Mapping[str, Any]) -> Release:
     try:
         return Release.model_validate(dict(data))
     except ValidationError as error:
-        raise ConfigError(_explain(error)) from None
-
-
-def _explain(error: ValidationError) -> str:
-    faults = error.errors(include_url=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'release'}: {broken_rule(fault)}" for fault in faults)
+        raise ConfigError(broken_rules(error, "release")) from None
 
 
 def release_digest(data: Mapping[str, Any]) -> str:

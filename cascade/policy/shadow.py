@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cascade.calibration.calibrated import Calibration
+from cascade.decision import Action, Estimates
 from cascade.policy.depth import DepthReason, choose_depth
 from cascade.policy.escalation import Choice, choose_round, goes_direct
 from cascade.policy.inputs import known_within, signals_of
 from cascade.policy.release import Release
-from cascade.types import Action, Estimates, QueryClass, Request
+from cascade.types import QueryClass, Request
 
 __all__ = ["Shadow", "shadow_decision"]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import orjson
 from pydantic import AwareDatetime, Discriminator, Field, ValidationError
 
-from cascade.calibration.artefact import broken_rule
+from cascade.calibration.broken_rules import broken_rules
 from cascade.errors import ConfigError
 from cascade.policy.frozen import Frozen
 from cascade.policy.stage_specs import OnePair, OnnxStage, TokenBudget
@@ -164,8 +164,7 @@ def parse_tuning(data: bytes, where: object) -> Tuning:
     try:
         return Tuning.model_validate_json(data)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_input=False)
-        told = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'file'}: {broken_rule(fault)}" for fault in faults[:5])
+        told = broken_rules(error)
     raise ConfigError(f"tuning {where}: {told}")
 
 

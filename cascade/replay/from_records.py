@@ -16,7 +16,7 @@ from cascade.replay.columns import FloatArray
 from cascade.replay.conditions import FORMAT, versions
 from cascade.replay.record_lines import DecisionLine, HeadLine, Lines, ScorerLine
 from cascade.replay.table import ScoreTable, holds_ranks, is_score_name
-from cascade.types import StageName
+from cascade.types import SCORING, StageName
 
 __all__ = ["COLUMNS", "Counts", "Gathered", "gather", "table_from_records"]
 
@@ -156,7 +156,7 @@ def _kept(line: DecisionLine, head: HeadLine) -> _Kept:
         scores={StageName.SMALL: _array(line.small, depth), StageName.LARGE: _array(line.large, depth)},
         channels={name: _array(scores, depth) for name, scores in line.channels.items()},
         tokens=line.tokens[:depth],
-        ms={stage: line.ms_a_pair(stage) for stage in (StageName.SMALL, StageName.LARGE)},
+        ms={stage: line.ms_a_pair(stage) for stage in SCORING},
         of_query={
             "source": line.tenant or _NO_TENANT,
             "q_tokens": line.q_tokens,

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade.decision import Action
 from cascade.errors import ConfigError
 from cascade.policy.escalation_rules import CalibratedEscalation, FusedEscalation
 from cascade.replay.columns import FloatArray
@@ -17,7 +18,6 @@ from cascade.replay.queries import ReplayedQuery, is_silver, query_digest, repla
 from cascade.replay.question import Question
 from cascade.replay.source import Source
 from cascade.replay.suited import check_calibration, check_conditions, check_relevant, unfinished
-from cascade.types import Action
 
 __all__ = ["paired"]
 

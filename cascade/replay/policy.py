@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade.calibration.calibrated import Calibration, Estimate
+from cascade.decision import Action, Estimates
 from cascade.policy.depth import AnyDepth, choose_depth, needed_signals
 from cascade.policy.escalation import Known, choose_round, goes_direct, orders_by_fit, signals_of_direct
 from cascade.policy.escalation_rules import CalibratedEscalation, Escalation
@@ -22,7 +23,6 @@ from cascade.replay.signals import check_told, never_told, replayed_signals
 from cascade.replay.sweep import Metric, Sweep, outcome, sweep_of
 from cascade.signals.compute import Signals
 from cascade.signals.history import History
-from cascade.types import Action, Estimates
 
 __all__ = ["PRICES", "Played", "Policy", "Step", "play"]
 

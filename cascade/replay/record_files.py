@@ -53,7 +53,8 @@ def _of_parquet(file: BinaryIO, path: Path) -> Iterator[bytes]:
         _check_version(opened, path)
         for batch in opened.iter_batches(batch_size=_ROWS):
             yield from map(line_of, batch.to_pylist())
-    except (pa.ArrowException, ValueError, OverflowError) as error:  # ValueError: text or a time that is none
+    except (pa.ArrowException, ValueError, OverflowError, TypeError, AttributeError) as error:
+        # ValueError: text or a time that is none; the last two: columns of other types than records have
         raise ConfigError(f"records {path}: cannot be read as Parquet: {type(error).__name__}") from None
 
 

@@ -19,11 +19,12 @@ from pydantic import (
     model_validator,
 )
 
+from cascade.decision import Action, DegradedReason
 from cascade.errors import ConfigError
 from cascade.replay.record_files import lines_of
 from cascade.stages.fingerprint import completed
 from cascade.telemetry.records import FORMAT, MOST_CHANNELS
-from cascade.types import Action, Arm, DegradedReason, QueryClass, StageName
+from cascade.types import Arm, QueryClass, StageName
 
 __all__ = ["DecisionLine", "HeadLine", "Lines", "RoundLine", "ScorerLine", "Unread", "WouldLine"]
 

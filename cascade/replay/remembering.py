@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade.calibration.calibrated import Calibration, Estimate
+from cascade.decision import Estimates
 from cascade.replay.columns import FloatArray
-from cascade.types import Estimates
 
 __all__ = ["Remembering"]
 

@@ -9,7 +9,7 @@ from typing import Final
 from cascade.errors import ConfigError
 from cascade.replay.first_stage import BM25, DENSE
 from cascade.replay.table import holds_ranks, is_score_name
-from cascade.types import StageName
+from cascade.types import SCORING, StageName
 
 __all__ = ["scorer_columns"]
 
@@ -25,7 +25,7 @@ def scorer_columns(
     ``there`` are the stages that the release has, ``scorers`` those that score (None: all of them), and
     ``names`` renames their columns, each like ``small=bge_small``. Raises ConfigError.
     """
-    available: list[StageName] = [name for name in (StageName.SMALL, StageName.LARGE) if name in set(there)]
+    available: list[StageName] = [name for name in SCORING if name in set(there)]
     if not available:
         raise ConfigError("the release has no stage that could score")
     chosen = available if scorers is None else [_stage("scorers", name.strip(), available) for name in scorers]

@@ -29,7 +29,10 @@ Release = TypeVar("Release", bound=Serving)
 _PROBE_MS: Final = 5000.0
 _START_S: Final = 60.0
 """A model that is computed here may have to be loaded."""
-_ONLY_WARNINGS: Final = "all of these are warnings: lenient (of all releases: strict_activation: false) lets them pass"
+_ONLY_WARNINGS: Final = (
+    "all of these are warnings: --lenient lets them pass "
+    "(over HTTP lenient: true; for all releases strict_activation: false)"
+)
 _UNREACHED_S: Final = 10.0
 """How long a server that does not answer yet is asked again: it may be starting too."""
 

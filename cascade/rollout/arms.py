@@ -6,10 +6,12 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["place", "unit_number"]
+__all__ = ["UNIT_NUMBERS", "place", "unit_number"]
 
 _BITS: Final = 53
 """As many as a double holds exactly: more would round the last places up to 1."""
+UNIT_NUMBERS: Final = 2**32
+"""As many numbers of units there are, from 0."""
 
 
 def place(unit: str, salt: str) -> float:
@@ -24,8 +26,8 @@ def place(unit: str, salt: str) -> float:
 
 
 def unit_number(at: float) -> int:
-    """Return a number of the unit at a place: its last 20 bits, which say nothing of the arm."""
-    return int(at * 2.0**_BITS) & 0xFFFFF
+    """Return a number of the unit at a place: its last 32 bits, which say nothing of the arm."""
+    return int(at * 2.0**_BITS) % UNIT_NUMBERS
 
 
 @lru_cache(maxsize=8)

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from cascade.calibration.artefact import parse_artefact
 from cascade.calibration.calibrated import Calibration
 from cascade.errors import ConfigError
-from cascade.rollout.artefacts import ARTEFACTS_FOLDER, Artefacts, artefact_name
+from cascade.rollout.artefacts import ARTEFACTS_FOLDER, LARGEST_ARTEFACT, Artefacts, artefact_name, read_bounded
 from cascade.rollout.load import LoadedRelease, offline, release_from
-from cascade.rollout.names import RELEASE_NAME, SIGNATURE_NAME
+from cascade.rollout.names import RELEASE_NAME, SIGNATURE_NAME, is_of_bundle
 from cascade.rollout.signing import ReleaseKeys, check_signature, signature_bytes
 from cascade.rollout.source import Source, SourceKind, open_source
 from cascade.rollout.tar import read_tar, tar_bytes
@@ -37,6 +37,9 @@ __all__ = [
     "load_calibration",
     "sign_bundle",
 ]
+
+
+_OTHER: Final = "it is there and holds something else; a bundle is never changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,7 @@ def build_bundle(
         except OSError as error:
             raise ConfigError(f"{out}: cannot be written: {type(error).__name__}") from None
     elif there != contents:
-        raise ConfigError(f"{out}: it is there and holds something else; a bundle is never changed")
+        raise ConfigError(f"{out}: {_OTHER}")
     return loaded
 
 
@@ -171,14 +174,21 @@ def sign_bundle(path: Path, out: Path, environment: Mapping[str, str], key: Ed25
 
 
 def _there(out: Path) -> dict[str, bytes] | None:
-    """Return the files at ``out`` by name, None where there is nothing."""
+    """Return the files at ``out`` by name, None where there is nothing. Of a folder that is no bundle nothing is read."""
     if out.suffix == ".tar":
         return read_tar(out) if out.exists() else None
     if not out.exists():
         return None
     if not out.is_dir():
         raise ConfigError(f"{out}: it is there and is no folder")
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()} or None
+    try:
+        paths = [*out.iterdir(), *(out / ARTEFACTS_FOLDER).glob("*")]
+    except OSError as error:
+        raise ConfigError(f"{out}: cannot be read: {type(error).__name__}") from None
+    found = {path.relative_to(out).as_posix(): path for path in paths if path != out / ARTEFACTS_FOLDER}
+    if not all(map(is_of_bundle, found)):
+        raise ConfigError(f"{out}: {_OTHER}")
+    return {name: read_bounded(path, LARGEST_ARTEFACT, plain=True) for name, path in found.items()} or None
 
 
 def _write(out: Path, contents: Mapping[str, bytes]) -> None:

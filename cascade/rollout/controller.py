@@ -20,11 +20,10 @@ from cascade.types import Arm, StageName
 __all__ = ["RolloutController", "RolloutVerdict"]
 
 _FORMAT: Final = "cascade-rollout/1"
-_NO_JUDGE: Final = (
-    "the stable large stage cannot judge the candidate's order, as the candidate has another, or there is none"
-)
-_NO_GOLD: Final = f"{_NO_JUDGE}; without judged queries an operator must look and promote"
-_OTHER_STAGE: Final = "not compared: the stage is another, or there is none"
+_NO_JUDGE: Final = "the stable large stage cannot judge the candidate's order, as the candidate has another, it orders lists, or there is none"
+_NO_PAIRS: Final = "nothing is scored beside answers, as rollout.shadow.share is 0"
+_NO_GOLD: Final = "; without judged queries an operator must look and promote"
+_OTHER_STAGE: Final = "not compared: the stage is another, orders lists, or there is none"
 _OTHER_CANDIDATES: Final = "not compared: the releases send other candidates to the stage"
 
 
@@ -71,12 +70,12 @@ class RolloutController:
         self._gold: RankingEvidence | None = None
         if limits.ranking_loss is not None:
             loss, alphas = limits.ranking_loss, (self._alpha, rules.alpha)
-            cannot = None if not large_changed else _NO_JUDGE if has_gold else _NO_GOLD
-            self._ranking = RankingEvidence(
-                GuardrailName.RANKING_LOSS, loss, *alphas, needed=not (large_changed and has_gold), cannot=cannot
-            )
+            cannot = _NO_JUDGE if large_changed else None if rules.shadow.share else _NO_PAIRS
+            why = None if cannot is None else cannot if has_gold else cannot + _NO_GOLD
+            by_gold = has_gold and cannot is not None
+            self._ranking = RankingEvidence(GuardrailName.RANKING_LOSS, loss, *alphas, needed=not by_gold, cannot=why)
             if has_gold:
-                self._gold = RankingEvidence(GuardrailName.GOLD_LOSS, loss, *alphas, needed=large_changed)
+                self._gold = RankingEvidence(GuardrailName.GOLD_LOSS, loss, *alphas, needed=by_gold)
         self._drift: DriftEvidence | None = None
         if limits.drift_psi is not None:
             other = {
@@ -153,7 +152,7 @@ class RolloutController:
         return self._go_on()
 
     def promote(self, now: float) -> None:
-        """Go on to the next step without evidence; it is kept that this was so.
+        """Go on to the next step as it stands; where that is without evidence, it is kept that it was so.
 
         Raises ConfigError where a guardrail has failed and where there is no next step.
         """
@@ -164,7 +163,8 @@ class RolloutController:
                 "the release has all of the traffic" if self.is_complete else "the release names no step after this one"
             )
         self._now = max(self._now, now)
-        self.promoted = (*self.promoted, self.step)
+        if any(self._unshown()):
+            self.promoted = (*self.promoted, self.step)
         self._go_on()
 
     def guardrails(self) -> list[Told]:
@@ -186,7 +186,6 @@ class RolloutController:
             "step": self.step,
             "seconds": self._now - self._since,
             "promoted": list(self.promoted),
-            "warm_up": self._warm_up,
             "arms": self._arms.state(),
             "ranking": None if self._ranking is None else self._ranking.state(),
             "gold": None if self._gold is None else self._gold.state(),
@@ -231,7 +230,7 @@ class RolloutController:
         self.step = int(state["step"])
         self._since = self._now - float(state["seconds"])
         self.promoted = tuple(map(int, state["promoted"]))
-        self._warm_up = int(state["warm_up"])
+        self._warm_up = self.rules.warm_up + int(state["arms"]["answers"][2])  # caches and connections are cold again
         self._arms = self._comparison()
         self._arms.restore(state["arms"])
         self._has_canary = self._compares()
@@ -285,11 +284,13 @@ class RolloutController:
             yield f"time: {seconds:.0f} s of {rules.min_seconds:g}"
         if self._has_canary:
             if self._arms.canary_answers < rules.min_queries:
-                yield f"answers of the candidate: {self._arms.canary_answers} of {rules.min_queries}"
+                yield f"answers of the candidate: {self._arms.canary_answers} of {rules.min_queries}{self._arms.who_left()}"
             if not self._arms.stable_answers:
                 yield "answers of the stable release to compare with"
-        elif self._ranking is not None and self._ranking.step_count < rules.min_queries:
+        elif self._ranking is not None and self._ranking.decides and self._ranking.step_count < rules.min_queries:
             yield f"pairs scored beside: {self._ranking.step_count} of {rules.min_queries}"
-        for one in self._told():
-            if one.needed and one.verdict is not GuardrailVerdict.PASS:
-                yield f"{one.name.value}: {one.why}"
+        yield from (f"{one.name.value}: {one.why}" for one in self._unshown())
+
+    def _unshown(self) -> Iterator[Told]:
+        """Return what each guardrail says that has to pass and has not."""
+        return (one for one in self._told() if one.needed and one.verdict is not GuardrailVerdict.PASS)

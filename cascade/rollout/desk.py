@@ -29,6 +29,8 @@ Release = TypeVar("Release", bound=Serving)
 
 TICK_S: Final = 1.0
 """How often the controller is asked, and so at most the time from its verdict to the traffic."""
+_OUTLIVED_S: Final = 3600.0
+"""How long a process lives with a candidate until its end is not held against that any more."""
 _KEEP_S: Final = 10.0
 """How old the controller's numbers may be that a restart goes on from."""
 
@@ -92,16 +94,16 @@ class Desk(Generic[Release]):
         """
         found = await self._found(wanted)
         trial = self._moves.trial
-        if found.digest == self._moves.stable.digest:
-            raise ConfigError("that release is the stable one already")
+        self._moves.must_be_another(found.digest)
         if not at_once and (trial is not None or self._bringing_in.step is not None):
-            raise ConfigError("a rollout is under way: abort it first, or start this one at once")
+            raise ConfigError("a rollout is under way: abort it first, or name --at-once (over HTTP at_once: true)")
         if trial is not None and trial.candidate.digest == found.digest:
             self._moves.complete(trial.controller.told(), ("an operator let it decide at once",), at_once=True)
             await self._ledger.save()
             return self.status()
-        await self._bringing_in.cancel("another release was started at once")
-        now = self._ledger.now()
+        while await self._bringing_in.cancel("another release was started at once"):  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0)  # what waited behind it begins now
+        now, named = self._ledger.now(), self._following.named
         await self._bringing_in.run(
             KeptCandidate(
                 release=found.name,
@@ -113,6 +115,8 @@ class Desk(Generic[Release]):
                 at_once=at_once,
             )
         )
+        if named is not None:  # it stays until the source names another
+            self._ledger.set(seen=named)
         return self.status()
 
     async def _found(self, wanted: str) -> Found:
@@ -126,7 +130,7 @@ class Desk(Generic[Release]):
     async def put(self, bundle: bytes) -> str:
         """Take an uploaded bundle, the bytes of a tar, and return its digest, to be started by.
 
-        Raises ConfigError for what cannot be used, and where no release keys are set: else whoever may start a release
+        Raises Refused for what cannot be used, and ConfigError where no release keys are set: else whoever may start a release
         could send the texts of all requests where he likes.
         """
         if self._put is None:
@@ -136,11 +140,13 @@ class Desk(Generic[Release]):
     async def foresee(self, wanted: str) -> dict[str, Any]:
         """Return what a release by digest or name will have to show, and how soon harm would be met: `foreseen`.
 
-        Nothing is begun by it. Raises ConfigError for an unknown release, and where that is not told here.
+        Nothing is begun by it. Raises ConfigError for an unknown release, the stable one, and where that is not told here.
         """
         if self._foresee is None:
             raise ConfigError("what a release will have to show is not told here")
-        return await self._foresee(self._moves.stable, wanted, self._rate.per_s())
+        told = await self._foresee(self._moves.stable, wanted, self._rate.per_s())
+        self._moves.must_be_another(told["digest"])
+        return told
 
     async def promote(self, *, force: bool = False) -> dict[str, Any]:
         """Go on to the next step before its time; with ``force`` without the evidence too.
@@ -154,7 +160,8 @@ class Desk(Generic[Release]):
         guardrails = evidence["guardrails"]
         unshown = [str(each["name"]) for each in guardrails if each["needed"] and each["verdict"] != "pass"]
         if unshown and not force:
-            raise ConfigError(f"not shown yet: {', '.join(unshown)}; with force it goes on all the same")
+            names = ", ".join(unshown)
+            raise ConfigError(f"not shown yet: {names}; --force goes on all the same (over HTTP force: true)")
         trial.controller.promote(self._clock())
         verdict = RolloutVerdict.COMPLETE if trial.controller.is_complete else RolloutVerdict.ADVANCE
         why = (f"an operator went on without evidence of: {', '.join(unshown)}",) if unshown else ()
@@ -178,13 +185,19 @@ class Desk(Generic[Release]):
         trial = self._moves.trial
         within = [] if trial is None else self._within(trial.candidate, self._rate.per_s())
         told = status_of(self._ledger.remembered, trial, self._bringing_in.step, within)
-        told["desired"] = self._following.told()
+        told |= {"desired": self._following.told(), "state_fault": self.state_fault}
         return told
 
     @property
     def state_fault(self) -> str | None:
         """Return why what a restart goes on from could not be kept the last time, None where it could."""
         return self._ledger.fault
+
+    @property
+    def desired_fault(self) -> str | None:
+        """Return why what the watched source names cannot be used, None where it can, and where none is watched."""
+        desired = self._following.told()
+        return None if desired is None else desired["fault"]
 
     def history(self) -> list[dict[str, Any]]:
         """Return what happened, latest first, with the evidence of each step."""
@@ -231,8 +244,19 @@ class Desk(Generic[Release]):
     async def _ticks(self) -> None:
         """Tick, whatever the disk or an activation keeps the loop waiting for."""
         while True:
-            self.tick()
+            try:
+                self.tick()
+                self._count_tick()
+            except Exception as error:  # noqa: BLE001 - the boundary of a background task: else nobody judges any more
+                self._count_fault(error)
             await asyncio.sleep(TICK_S)
+
+    def _count_tick(self) -> None:
+        trial = self._moves.trial
+        if trial is not None:
+            trial.ticks += 1
+            if trial.ticks * TICK_S >= _OUTLIVED_S:
+                self._moves.outlived()
 
     def tick(self) -> None:
         """Ask the controller, and let traffic follow: when it returns no new request goes where none should."""
@@ -248,8 +272,15 @@ class Desk(Generic[Release]):
         except Exception as error:  # noqa: BLE001 - a candidate that cannot be judged must not stay
             self._moves.not_judged(trial, error)
 
+    async def stops(self) -> None:
+        """Keep that the process is told to stop: however it ends then, no candidate is the reason."""
+        self._bringing_in.stops = True
+        self._moves.outlived()
+        await self._ledger.save()
+
     async def aclose(self) -> None:
         """Keep what a restart goes on from, and give the candidate back."""
+        self._moves.outlived()
         self._moves.keep_numbers()
         await self._ledger.save()
         await self._moves.aclose()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cascade.rollout.activation import ActivationStep
-from cascade.rollout.history import Remembered, RolloutState
+from cascade.rollout.history import UNDER_WAY, Remembered, RolloutState
 from cascade.rollout.ports import Serving
 from cascade.rollout.trial import Trial
 
@@ -23,14 +23,16 @@ def status_of(
 
     ``share`` is the candidate's, from 0 to 1; ``step`` counts the release's ``steps``, which are percents, from 0.
     """
+    under_way = trial is not None or step is not None
     state = RolloutState.ACTIVATING if step is not None else remembered.state
-    kept = remembered.candidate if trial is not None or step is not None else None
+    if not under_way and state in UNDER_WAY:  # a restart has not gone on with it yet
+        state = RolloutState.IDLE
+    kept = remembered.candidate if under_way else None
     told: dict[str, Any] = {
         "state": state,
         "activation_step": step,
         "stable": None if remembered.stable is None else remembered.stable.model_dump(mode="json"),
         "candidate": None,
-        "desired": None,
         "refused": None if remembered.refused is None else remembered.refused.model_dump(mode="json"),
         "share": 0.0,
         "step": None,

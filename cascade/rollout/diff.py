@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import orjson
 from pydantic import BaseModel
 
 from cascade.policy.release import Budgets, Limits, Overload, Release
 from cascade.rollout.bundle import Bundle
-from cascade.rollout.tuned import named_tunings
-from cascade.rollout.words import (
-    calibration_lines,
-    depth_words,
-    escalation_words,
-    level_words,
-    rollout_lines,
-    stage_words,
-)
+from cascade.rollout.words import calibration_lines, depth_words, escalation_words, level_words, stage_words
 from cascade.types import Fingerprint
 
 __all__ = ["differences", "rollout_differences"]
@@ -31,9 +23,16 @@ _SCORES: Final = frozenset(Fingerprint.__dataclass_fields__) | {
     "adapter",
     "windows",
     "activation",
+    "passage_tokens",
+    "answer_tokens",
+    "seed",
+    "form",
+    "broken_order",
+    "thinking",
 }
 _UNSAID: Final = "not there"
 _OTHER_SCORES: Final = "; its scores are others"
+_Part = TypeVar("_Part", bound=BaseModel)
 
 
 def differences(one: Bundle, other: Bundle) -> list[str]:
@@ -42,32 +41,23 @@ def differences(one: Bundle, other: Bundle) -> list[str]:
     Variables are compared as written, unexpanded.
     """
     before, after = one.loaded.release, other.loaded.release
-    same_tunings = named_tunings(before) == named_tunings(after)
-    same_tenants = before.limits.tenants == after.limits.tenants
-    if one.loaded.policy_digest == other.loaded.policy_digest and same_tenants and same_tunings:
-        return []
     return [*_depth(before, after), *_escalation(one, other), *_levels(before, after), *_fields(one, other)]
 
 
 def rollout_differences(one: Bundle, other: Bundle) -> list[str]:
-    """Return a line for each thing that is rolled out otherwise; it changes no answer."""
-    lines = [rollout_lines(bundle.loaded.release.rollout) for bundle in (one, other)]
-    pairs = zip(*lines, strict=True)
-    told = [f"rollout: {before} -> {after}" for before, after in pairs if before != after]
-    rules = [bundle.loaded.release.rollout for bundle in (one, other)]
-    same_words = not told and rules[0] != rules[1]
-    return ["rollout: the smoke queries are others"] if same_words else told
+    """Return a line for each thing that is rolled out otherwise; it changes no answer. Of smoke queries no text is told."""
+    before, after = (bundle.loaded.release.rollout for bundle in (one, other))
+    mine, theirs = (_leaves(rules.model_dump(mode="json", exclude={"smoke"}), "rollout.") for rules in (before, after))
+    told = [_change(key, mine, theirs) for key in _unequal(mine, theirs)]
+    return told if before.smoke == after.smoke else [*told, "rollout: the smoke queries are others"]
 
 
 def _depth(before: Release, after: Release) -> Iterator[str]:
-    if before.depth != after.depth:
-        yield from _changed("depth", depth_words(before.depth), depth_words(after.depth), before.depth, after.depth)
+    yield from _changed("depth", depth_words, before.depth, after.depth)
 
 
 def _escalation(one: Bundle, other: Bundle) -> Iterator[str]:
-    before, after = one.loaded.release.escalation, other.loaded.release.escalation
-    if before != after:
-        yield from _changed("escalation", escalation_words(before), escalation_words(after), before, after)
+    yield from _changed("escalation", escalation_words, one.loaded.release.escalation, other.loaded.release.escalation)
     digests = one.loaded.release.calibration, other.loaded.release.calibration
     if digests[0] != digests[1]:
         yield f"calibration: {digests[0] or 'none'} -> {digests[1] or 'none'}"
@@ -84,21 +74,38 @@ def _levels(before: Release, after: Release) -> Iterator[str]:
     for name, level in theirs.items():
         if name not in mine:
             yield f"level {name}: {_UNSAID} -> {level_words(level)}"
-        elif mine[name] != level:
-            yield from _changed(f"level {name}", level_words(mine[name]), level_words(level), mine[name], level)
+        else:
+            yield from _changed(f"level {name}", level_words, mine[name], level)
     kept = [[name for name in names if name in mine and name in theirs] for names in (mine, theirs)]
     if kept[0] != kept[1]:
         yield f"levels, cheapest last: {', '.join(mine)} -> {', '.join(theirs)}"
 
 
-def _changed(name: str, said: str, says: str, before: BaseModel, after: BaseModel) -> Iterator[str]:
-    """Say it in words; where the words are the same, name the keys that are not."""
+def _changed(name: str, words: Callable[[_Part], str], before: _Part, after: _Part) -> Iterator[str]:
+    """Say it in words, and name the keys whose change is not in them."""
+    said, says = words(before), words(after)
     if said != says:
         yield f"{name}: {said} -> {says}"
     mine, theirs = _leaves(before.model_dump(mode="json")), _leaves(after.model_dump(mode="json"))
-    for key in sorted(mine.keys() | theirs.keys()):
-        if said == says and mine.get(key) != theirs.get(key) and key != "calibration":
-            yield f"{name}.{key}: {mine.get(key, _UNSAID)} -> {theirs.get(key, _UNSAID)}"
+    unsaid = [place for place, alone in _one_by_one(before, after) if words(alone) == said]
+    for key in _unequal(mine, theirs):
+        if any(f"{key}.".startswith(f"{place}.") for place in unsaid) and key.rpartition(".")[2] != "calibration":
+            yield f"{name}.{_change(key, mine, theirs)}"
+
+
+def _one_by_one(before: _Part, after: _Part) -> Iterator[tuple[str, _Part]]:
+    """Yield each place where two parts of one kind differ, with the first as it is with that alone changed."""
+    if type(before) is not type(after):
+        return
+    for name in type(before).model_fields:
+        mine, theirs = getattr(before, name), getattr(after, name)
+        if mine == theirs:
+            continue
+        if isinstance(mine, BaseModel) and type(mine) is type(theirs):
+            for place, alone in _one_by_one(mine, theirs):
+                yield f"{name}.{place}", before.model_copy(update={name: alone})
+        else:
+            yield name, before.model_copy(update={name: theirs})
 
 
 def _calibration(bundle: Bundle) -> list[str]:
@@ -121,14 +128,13 @@ def _fields(one: Bundle, other: Bundle) -> Iterator[str]:
     mine, theirs = _written_leaves(one), _written_leaves(other)
     replaced = _stages(one.loaded.release, other.loaded.release)
     yield from replaced.values()
-    for key in sorted(mine.keys() | theirs.keys()):
+    for key in _unequal(mine, theirs):
         section, *rest = key.split(".")
         of_stage = section == "stages"
-        if mine.get(key) == theirs.get(key) or (of_stage and rest[0] in replaced):
+        if of_stage and rest[0] in replaced:
             continue
         moves = of_stage and (rest[1] in _SCORES or rest[1:] == ["batching", "mode"])
-        effect = _OTHER_SCORES if moves else _meaning(section, rest)
-        yield f"{key}: {mine.get(key, _UNSAID)} -> {theirs.get(key, _UNSAID)}{effect}"
+        yield _change(key, mine, theirs) + (_OTHER_SCORES if moves else _meaning(section, rest))
 
 
 def _meaning(section: str, rest: list[str]) -> str:
@@ -145,6 +151,14 @@ def _written_leaves(bundle: Bundle) -> dict[str, str]:
     return whole | {key: value for key, value in written.items() if key.partition(".")[0] not in _NO_POLICY}
 
 
+def _unequal(mine: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    return [key for key in sorted(mine.keys() | theirs.keys()) if mine.get(key) != theirs.get(key)]
+
+
+def _change(key: str, mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    return f"{key}: {mine.get(key, _UNSAID)} -> {theirs.get(key, _UNSAID)}"
+
+
 def _leaves(value: Mapping[str, Any], lead: str = "") -> dict[str, str]:
     """Return values by dotted key, None for not set left out; lists are one value."""
     found: dict[str, str] = {}
@@ -158,6 +172,9 @@ def _leaves(value: Mapping[str, Any], lead: str = "") -> dict[str, str]:
 
 
 def _value(item: object) -> str:
+    """Return a value as it is shown: two that differ are never shown alike."""
     if isinstance(item, str):
         return item
-    return f"{item:g}" if isinstance(item, float) else orjson.dumps(item).decode()
+    if isinstance(item, float) and float(short := f"{item:g}") == item:
+        return short
+    return orjson.dumps(item).decode()

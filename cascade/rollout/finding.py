@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from cascade.errors import ConfigError
 from cascade.rollout.activation import ActivationStep, Refused
@@ -15,7 +15,9 @@ from cascade.rollout.names import RELEASE_NAME, is_digest
 from cascade.rollout.source import open_source
 from cascade.rollout.store import NotSigned, ReleaseStore, Stored
 
-__all__ = ["find_release"]
+__all__ = ["find_release", "taken"]
+
+Bundle = TypeVar("Bundle", bytes, Path)
 
 _MOST: Final = 1000
 _MOST_TOLD: Final = 20
@@ -41,8 +43,13 @@ def find_release(wanted: str, store: ReleaseStore, folder: Path | None, *, keep:
         raise _none(wanted, folder, {loaded.release.release for loaded in read.values()}, unread)
     if len(found) > 1:
         raise ConfigError(f"several releases have this name; name one by its digest: {', '.join(sorted(found))}")
+    return _first(store.put if keep else store.look, next(iter(found.values())))
+
+
+def taken(take: Callable[[Bundle], Stored], bundle: Bundle) -> Stored:
+    """Return a bundle as the store takes it. Raises Refused, at the step of an activation that it would fail."""
     try:
-        return _first(store.put if keep else store.look, next(iter(found.values())))
+        return take(bundle)
     except ConfigError as error:
         step = ActivationStep.SIGNATURE if isinstance(error, NotSigned) else ActivationStep.READ
         raise Refused(step, (str(error),)) from None
@@ -86,7 +93,7 @@ def _first(take: Callable[[Path], Stored], copies: list[Path]) -> Stored:
     for path in copies[:-1]:
         with suppress(ConfigError):
             return take(path)
-    return take(copies[-1])
+    return taken(take, copies[-1])
 
 
 def _bundles(folder: Path | None) -> list[Path]:

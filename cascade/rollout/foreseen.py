@@ -23,7 +23,7 @@ def foreseen(stable: Release, found: Found, requests_per_s: float) -> dict[str, 
     """
     loaded = release_from(open_source(found.path), offline(os.environ))
     rules = loaded.release.rollout
-    told = judge_of(stable, loaded.release, now=0.0, has_gold=rules.gold is not None).controller.told()
+    told = judge_of(stable, loaded.release, now=0.0).controller.told()
     rows = time_to_rollback(rules, requests_per_s or 1.0)
     return {
         "release": loaded.release.release,

@@ -13,10 +13,12 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cascade.errors import ConfigError
+from cascade.rollout.artefacts import read_bounded
 from cascade.telemetry.folders import keep_names
 
 __all__ = [
     "MOST_ENTRIES",
+    "UNDER_WAY",
     "Entry",
     "Happened",
     "Keeps",
@@ -29,7 +31,11 @@ __all__ = [
 ]
 
 MOST_ENTRIES: Final = 100
+_MOST_ATTEMPTS: Final = 2
+"""How often in a row the process may be killed while one release is activated or tried; it may be that release."""
 _STATE_NAME: Final = "rollout.json"
+_LARGEST: Final = 64 * 2**20
+"""Bytes. A hundred entries with their evidence have some hundred thousand."""
 _ASIDE: Final = f".{_STATE_NAME}-"
 
 
@@ -44,6 +50,9 @@ class RolloutState(StrEnum):
     REFUSED = "refused"
     ABORTED = "aborted"
     REPLACED = "replaced"
+
+
+UNDER_WAY: Final = frozenset({RolloutState.ACTIVATING, RolloutState.RUNNING})
 
 
 class Happened(StrEnum):
@@ -105,7 +114,8 @@ class KeptRelease(_Kept):
 class KeptCandidate(_Kept):
     """A release that is being tried: times, and the controller's state, None before it was active.
 
-    ``attempts`` counts how often its activation began and did not end.
+    ``attempts`` counts how often in a row it was brought in by a process that did not outlive it: that was killed while
+    it was activated or tried, as far as is known.
     """
 
     release: str
@@ -119,6 +129,16 @@ class KeptCandidate(_Kept):
     at_once: bool = False
     attempts: int = 0
     controller: dict[str, Any] | None = None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Tell whether a process that starts does not bring it in again: it may be what kills each."""
+        return self.attempts >= _MOST_ATTEMPTS
+
+    @property
+    def killed(self) -> str:
+        """Say why it is given up."""
+        return f"the process was killed {self.attempts} times in a row while it was activated or tried"
 
 
 class TurnedDown(_Kept):
@@ -195,11 +215,13 @@ class StateFile:
             for left in self._path.parent.glob(f"{_ASIDE}*"):
                 left.unlink(missing_ok=True)
         try:
-            data = self._path.read_bytes()
-        except FileNotFoundError:
-            return None
+            if not self._path.exists():
+                return None
+            data = read_bounded(self._path, _LARGEST, plain=True)
         except OSError as error:
             raise ConfigError(f"state_folder: {_STATE_NAME} cannot be read: {type(error).__name__}") from None
+        except ConfigError as error:
+            raise ConfigError(f"state_folder: {error}") from None
         try:
             return Remembered.model_validate_json(data)
         except ValidationError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Final, Protocol
 
@@ -22,6 +22,8 @@ __all__ = [
     "fitted_for_others",
     "fitted_on_other_weights",
     "not_as_declared",
+    "on_other_weights",
+    "unlike_declared",
 ]
 
 FINGERPRINT_FIELDS: Final = tuple(item.name for item in fields(Fingerprint))
@@ -84,11 +86,10 @@ def _differences(stage: StageName, declared: Fingerprint, identity: ScorerIdenti
             yield Difference(stage, f"{name}: the calibration does not know it", known=False)
             continue
         fitted, mine = known[name], has[name]
-        if fitted == mine:
+        if fitted == mine or (isinstance(mine, str) and UNSET in mine):  # what a variable that is not set would say
             continue
         unsaid = name in _OPTIONAL and (fitted is None or mine is None)
-        unset = isinstance(mine, str) and UNSET in mine
-        yield Difference(stage, f"{name}: declared {mine}, fitted on {fitted}", known=not (unsaid or unset))
+        yield Difference(stage, f"{name}: declared {mine}, fitted on {fitted}", known=not unsaid)
 
 
 def fitted_on_other_weights(stage: StageName, artefact: Scored, observed: Observed) -> list[str]:
@@ -103,8 +104,27 @@ def fitted_on_other_weights(stage: StageName, artefact: Scored, observed: Observ
     return [f"weights: loaded from files of {_short(loaded)}, fitted on {_short(fitted)}"]
 
 
+def on_other_weights(artefact: Scored | None, loaded: Mapping[StageName, Observed]) -> list[str]:
+    """Return the same of all stages that are known, one sentence each; nothing without an artefact."""
+    return [
+        f"{name} stage: {line}"
+        for name, told in loaded.items()
+        if artefact is not None
+        for line in fitted_on_other_weights(name, artefact, told)
+    ]
+
+
 def _short(digest: str | None) -> str:
     return f"sha256 {(digest or '')[:12]}…"
+
+
+def unlike_declared(release: Release, observed: Mapping[StageName, Observed]) -> list[str]:
+    """Return where what servers say is not what a release declares of its stages, one sentence each."""
+    return [
+        f"{name} stage: {line}"
+        for name, told in observed.items()
+        for line in not_as_declared(getattr(release.stages, name), told, told)
+    ]
 
 
 def not_as_declared(spec: StageBase, first: Observed, now: Observed) -> list[str]:

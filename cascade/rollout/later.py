@@ -26,9 +26,10 @@ class Later:
         """Tell whether it is too early for a release."""
         return digest == self.digest and self.clock() < self.until
 
-    def put_off(self, digest: str) -> None:
-        """Wait with a release, twice as long as the last time."""
+    def put_off(self, digest: str) -> float:
+        """Wait with a release, twice as long as the last time; return how many seconds."""
         if digest != self.digest:
             self.digest, self.apart_s = digest, _APART_S
-        self.until = self.clock() + self.apart_s
-        self.apart_s = min(_LONGEST_S, 2 * self.apart_s)
+        apart_s, self.apart_s = self.apart_s, min(_LONGEST_S, 2 * self.apart_s)
+        self.until = self.clock() + apart_s
+        return apart_s

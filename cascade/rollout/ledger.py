@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cascade.rollout.history import Entry, Happened, Keeps, Remembered, RolloutState
@@ -53,9 +53,9 @@ class Ledger:
         self._one = asyncio.Lock()
         self._writing: asyncio.Future[None] | None = None
 
-    def now(self) -> str:
-        """Return the time of day as it is written down."""
-        return self._now().isoformat(timespec="milliseconds")
+    def now(self, later_s: float = 0.0) -> str:
+        """Return the time of day, or that of so many seconds later, as it is written down."""
+        return (self._now() + timedelta(seconds=later_s)).isoformat(timespec="milliseconds")
 
     def set(self, **changes: Any) -> None:
         """Change what is remembered."""

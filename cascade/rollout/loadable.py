@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from cascade.errors import ConfigError, lacks_extra
@@ -14,7 +15,7 @@ from cascade.stages.engine.workers import worker_pool
 from cascade.stages.weights import find_model
 from cascade.types import StageName
 
-__all__ = ["check_embedded", "not_loadable"]
+__all__ = ["check_embedded", "not_loadable", "weights_here"]
 
 _UNSET: Final = "unset"
 
@@ -48,6 +49,19 @@ def check_embedded(release: Release, *, fetch: bool) -> None:
             _check_libraries()
             if fetch or spec.weights.hub is None:
                 _check_weights(name, spec.weights)
+
+
+def weights_here(release: Release) -> dict[StageName, dict[str, str]]:
+    """Return the digests of the files of weights on this machine, by stage and name.
+
+    Of what is on a hub, or cannot be loaded, nothing is told.
+    """
+    found: dict[StageName, dict[str, str]] = {}
+    for name, spec in specs_of(release).items():
+        if isinstance(spec, OnnxStage | EmbeddingStage) and spec.weights.hub is None:
+            with suppress(ConfigError):
+                found[name] = find_model(spec.weights).digests()
+    return found
 
 
 def _check_weights(name: StageName, weights: Weights) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cascade.calibration.artefact import broken_rule
+from cascade.calibration.broken_rules import broken_rules
 from cascade.errors import ConfigError
 from cascade.rollout.bundle import evidence_of
 from cascade.rollout.load import LoadedRelease
@@ -88,6 +88,5 @@ def _read(data: bytes, digest: str) -> _Report:
     try:
         return _Report.model_validate_json(data)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_input=False)
-        told = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'file'}: {broken_rule(fault)}" for fault in faults[:5])
+        told = broken_rules(error)
     raise ConfigError(f"{digest} is no report of cascade eval: {told}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,8 @@ renamed in one step. What is beside it leads through it."""
 def mounted(folder: Path) -> Path:
     """Return the folder of the state that a mounted folder has now, else the folder itself.
 
-    It stands while it is read, or is gone at once: files of two states are never taken for one.
+    It stands while it is read, or is gone at once: files of two states are never taken for one. Links that lead round
+    are left to who opens what is behind them.
     """
     link = folder / SWAPPED
-    return link.resolve() if link.is_symlink() else folder
+    return Path(os.path.realpath(link)) if link.is_symlink() else folder

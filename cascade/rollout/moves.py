@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, assert_never
 
+from cascade.errors import ConfigError
 from cascade.rollout.controller import RolloutVerdict
 from cascade.rollout.history import Happened, KeptCandidate, KeptRelease, RolloutState, TurnedDown
 from cascade.rollout.ledger import Ledger
@@ -49,6 +50,11 @@ class Moves(Generic[Release]):
         """Return the release that decides whatever the candidate does not."""
         return self._traffic.stable
 
+    def must_be_another(self, digest: str) -> None:
+        """Raise ConfigError for the stable release."""
+        if digest == self.stable.digest:
+            raise ConfigError("that release is the stable one already")
+
     def serves(self) -> None:
         """Take note of the stable release that there is, where it is not the one that is remembered.
 
@@ -61,6 +67,9 @@ class Moves(Generic[Release]):
                 seen = None if kept.by_source else remembered.seen
                 again = kept.model_copy(update={"controller": None, "activated_at": None})
                 self._ledger.set(candidate=again, seen=seen)
+            refused = None if remembered.refused is None else remembered.refused.digest
+            if kept is None and (remembered.state is RolloutState.COMPLETED or refused == self.stable.digest):
+                self._ledger.set(state=RolloutState.IDLE)  # how the last one ended is no word on this one
             self._now_stable(self.stable)
             self._ledger.note(Happened.SERVED, self.stable.name, self.stable.digest, share=1.0)
 
@@ -92,8 +101,8 @@ class Moves(Generic[Release]):
         else:
             resumed = kept.controller is not None
             now = kept.activated_at if resumed and kept.activated_at is not None else self._ledger.now()
-            controller = self.trial.controller
-            said = kept.model_copy(update={"activated_at": now, "attempts": 0, "controller": controller.state()})
+            controller, said = self.trial.controller, self._ledger.remembered.candidate or kept  # as `outlived` left it
+            said = said.model_copy(update={"activated_at": now, "controller": controller.state()})
             self._ledger.set(state=RolloutState.RUNNING, candidate=said)
             what = Happened.RESUMED if resumed else Happened.STARTED
             self._ledger.note(what, release.name, release.digest, share=controller.share, step=controller.step, **more)
@@ -138,10 +147,11 @@ class Moves(Generic[Release]):
 
         ``what`` is rolled back, aborted or replaced.
         """
-        trial, self.trial = self.trial, None
+        trial = self.trial
         if trial is None:
             return
         gone = self._traffic.unsplit()
+        self.trial = None
         step = trial.controller.step
         if gone is not None:
             self._retire(gone, trial.beside)
@@ -150,6 +160,19 @@ class Moves(Generic[Release]):
         self.turned_down(trial.candidate.name, trial.candidate.digest, what, why)
         self._note(what, trial, told, step=step, why=why)
         self.show()
+
+    def give_up(self, kept: KeptCandidate, why: tuple[str, ...], evidence: Mapping[str, Any]) -> None:
+        """Take back what a restart left being tried, without bringing it in again; the evidence stays in the history."""
+        what, more = Happened.ROLLED_BACK, {"evidence": _guardrails(evidence), "lenient": kept.lenient}
+        self._ledger.set(state=RolloutState(what), candidate=None)
+        self.turned_down(kept.release, kept.digest, what, why)
+        self._ledger.note(what, kept.release, kept.digest, why=why, **more)
+
+    def outlived(self) -> None:
+        """Hold no end of the process against its candidate any more: it is told to stop, or went on with it."""
+        kept = self._ledger.remembered.candidate
+        if kept is not None and kept.attempts:
+            self._ledger.set(candidate=kept.model_copy(update={"attempts": 0}))
 
     def not_judged(self, trial: Trial[Release] | None, error: Exception) -> None:
         """Take a candidate back that cannot be judged for a fault of ours, which is counted in any case."""
@@ -162,6 +185,13 @@ class Moves(Generic[Release]):
         """Take note of a release that does not serve, and why."""
         refused = TurnedDown(digest=digest, release=release, step=step, why=why, at=self._ledger.now())
         self._ledger.set(refused=refused)
+
+    def passed_over(self, release: str, digest: str, step: str, why: tuple[str, ...]) -> None:
+        """Take note of a release that this start could not serve."""
+        if self._ledger.remembered.candidate is None:
+            self._ledger.set(state=RolloutState.REFUSED)
+        self.turned_down(release, digest, step, why)
+        self._ledger.note(Happened.REFUSED, release, digest, step=step, why=why)
 
     def keep_numbers(self) -> None:
         """Remember where the controller stands, for a restart to go on from."""
@@ -200,8 +230,7 @@ class Moves(Generic[Release]):
         self._ledger.set(stable=stable)
 
     def _note(self, what: Happened, trial: Trial[Release], evidence: Mapping[str, Any], **more: Any) -> None:
-        evidence = {"guardrails": evidence["guardrails"]}
-        more |= {"evidence": evidence, "lenient": trial.lenient}
+        more |= {"evidence": _guardrails(evidence), "lenient": trial.lenient}
         self._ledger.note(what, trial.candidate.name, trial.candidate.digest, **more)
 
     def _retire(self, release: Release, beside: Closes | None = None) -> None:
@@ -219,6 +248,10 @@ class Moves(Generic[Release]):
 
 
 _NUMBERS: Mapping[str, int] = {"fail": -1, "inconclusive": 0, "pass": 1}  # nosec B105 # no password
+
+
+def _guardrails(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    return {"guardrails": evidence["guardrails"]}
 
 
 def failed(evidence: Mapping[str, Any]) -> tuple[str, ...]:

@@ -70,6 +70,19 @@ class NameableEnvironment(Mapping[str, str]):
             if isinstance(stage, HttpStage):
                 self._check_stage(f"stages.{where}", stage)
 
+    def refused(self, variables: Collection[str], release: Release) -> Iterator[str]:
+        """Say, one sentence each, which of its variables a release may not name, and where all are set the first file."""
+        for name in sorted(variables):
+            try:
+                self.get(name)
+            except ConfigError as error:
+                yield str(error)
+        if all(name in self for name in variables):
+            try:
+                self.check(release)
+            except ConfigError as error:
+                yield str(error)
+
     def _check_stage(self, where: str, stage: HttpStage) -> None:
         try:
             if stage.auth is not None and stage.auth.env is not None:

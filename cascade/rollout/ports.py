@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from cascade.decision import Ranking
 from cascade.guard.deadline import Deadline
 from cascade.rollout.bundle import Bundle
 from cascade.rollout.controller import RolloutVerdict
 from cascade.rollout.guardrails.observed import Observed
 from cascade.rollout.sources.desired import Desired
 from cascade.stages.probe import Probe
-from cascade.types import Ranking, Request, StageName
+from cascade.types import Request, StageName
 
 __all__ = [
     "Closes",
@@ -223,7 +224,7 @@ class RolloutDesk(Protocol):
     """What the admin listener asks of the desk.
 
     Every method that changes something raises `ConfigError` where it cannot be done (an unknown release, none under
-    way), and ``start`` raises `Refused` with the step and why.
+    way), and ``start`` and ``put`` raise `Refused` with the step and why.
     """
 
     async def start(self, wanted: str, *, at_once: bool = False, lenient: bool = False) -> dict[str, Any]:
@@ -252,4 +253,9 @@ class RolloutDesk(Protocol):
 
     def history(self) -> list[dict[str, Any]]:
         """Return what happened, latest first, with the evidence of each step."""
+        ...
+
+    @property
+    def desired_fault(self) -> str | None:
+        """Return why what the watched source names cannot be used, None where it can, and where none is watched."""
         ...

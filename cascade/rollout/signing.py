@@ -177,8 +177,13 @@ def _read(path: Path, what: str) -> bytes:
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(data)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+        except OSError:
+            path.unlink()  # a part of a key opens nothing and would be in the way of the next try
+            raise
     except FileExistsError:
         raise ConfigError(f"{path}: it is there; a key is never overwritten") from None
     except OSError as error:

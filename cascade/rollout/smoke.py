@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cascade.decision import Decision, DegradedReason
 from cascade.errors import NotAnswered
 from cascade.guard.own_calls import own_calls
 from cascade.policy.rollout_rules import SmokeQuery
 from cascade.rollout.ports import Serving
 from cascade.text import Text
-from cascade.types import Candidate, Decision, DegradedReason, Request
+from cascade.types import Candidate, Request
 
 __all__ = ["Smoked", "smoke"]
 

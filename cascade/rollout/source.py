@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -78,7 +79,7 @@ def _open(path: Path) -> Source:
             raise ConfigError(f"{path}: {error}") from None
     folder = path.parent
     here = mounted(folder)
-    beside = (here / _CALIBRATION, folder.resolve().parent / _CALIBRATION, supplied_folder(_CALIBRATION))
+    beside = (here / _CALIBRATION, Path(os.path.realpath(folder)).parent / _CALIBRATION, supplied_folder(_CALIBRATION))
     artefacts = Artefacts(named=here / ARTEFACTS_FOLDER, indexed=tuple(dict.fromkeys(beside)))
     return Source(path, SourceKind.FILE, read_bounded(here / path.name, _LARGEST_RELEASE), artefacts)
 

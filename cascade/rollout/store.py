@@ -147,7 +147,7 @@ class ReleaseStore:
     def goods(self) -> list[str]:
         """Return the digests of the releases that decided all traffic, the latest first; they may be gone or damaged."""
         try:
-            known = orjson.loads(read_bounded(self.folder / _GOOD, _LARGEST_GOOD))
+            known = orjson.loads(read_bounded(self.folder / _GOOD, _LARGEST_GOOD, plain=True))
         except (ConfigError, orjson.JSONDecodeError):
             return []
         if not isinstance(known, list):

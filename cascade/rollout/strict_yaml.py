@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,9 @@ __all__ = ["parse_mapping", "read_mapping"]
 
 _LONGEST_KEY: Final = 200
 _DEEPEST: Final = 64
+_INTEGER: Final = "tag:yaml.org,2002:int"
+_NUMBER: Final = "tag:yaml.org,2002:float"
+_OCTAL: Final = re.compile(r"[-+]?0[0-9_]+")
 _MOST_BYTES: Final = 2_000_000
 """Plain YAML is read at a few hundred kilobytes a second, and what is nested far slower. A release has a few kilobytes."""
 
@@ -24,7 +28,7 @@ class _StrictLoader(yaml.SafeLoader):
     A key given twice: one of the two would be lost. Anchors and aliases: a mapping may then hold itself,
     and a few lines may stand for millions. Tags: they make values that are not plain data. Keys that are very long or
     cannot be printed: errors name keys, and go into logs and onto terminals. Nesting that is deep: each bracket costs as much as
-    there are around it.
+    there are around it. Numbers that YAML reads as others than they look: 050 as 40, and 1:30 as 90.
     """
 
     def __init__(self, stream: str) -> None:
@@ -54,6 +58,15 @@ class _StrictLoader(yaml.SafeLoader):
                 raise ConfigError(f"line {event.start_mark.line + 1}: {what} are not allowed")
         return super().compose_node(parent, index)
 
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        if ":" in node.value or _OCTAL.fullmatch(node.value):
+            raise ConfigError(
+                f"line {node.start_mark.line + 1}: write a number in plain digits, without 0 before them or :, and text in quotes"
+            )
+        if node.tag == _INTEGER:
+            return int(self.construct_yaml_int(node))
+        return float(self.construct_yaml_float(node))
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
@@ -65,6 +78,10 @@ class _StrictLoader(yaml.SafeLoader):
             if isinstance(key, Hashable):
                 seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+for _tag in (_INTEGER, _NUMBER):
+    _StrictLoader.add_constructor(_tag, _StrictLoader.construct_number)
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

@@ -1,27 +1,40 @@
-"""Write a bundle as a tar whose bytes follow from its contents, and read one that anybody may have written."""
+"""Write a bundle as a tar whose bytes follow from its contents, and read one that anybody may have written.
+
+Headers are parsed by the standard library and walked here: its own reader takes a time that grows with the square of
+an extended header's length.
+"""
 
 from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from cascade.errors import ConfigError
-from cascade.rollout.artefacts import LARGEST_ARTEFACT, read_bounded
+from cascade.rollout.artefacts import ARTEFACTS_FOLDER, LARGEST_ARTEFACT, read_bounded
 from cascade.rollout.names import is_of_bundle
 
 __all__ = ["LARGEST_TAR", "parse_tar", "read_tar", "tar_bytes"]
 
 LARGEST_TAR: Final = 64 * 2**20
-_MOST_MEMBERS: Final = 64
-_UNREADABLE: Final = (tarfile.TarError, ValueError, OverflowError, EOFError, KeyError, IndexError, RecursionError)
-"""What Python's reader raises for bytes that are no tar."""
+_MOST_ENTRIES: Final = 64
+"""With those that only extend others."""
+_BLOCK: Final = tarfile.BLOCKSIZE
+_UNREADABLE: Final = "not a tar, or damaged; it must not be compressed"
+_PLAIN: Final = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE})
+_EXTENDING: Final = frozenset({tarfile.XHDTYPE, tarfile.XGLTYPE})
+"""Headers with more of the entry behind them: programs put times there."""
+_CHANGING: Final = (b" path=", b" size=", b" GNU.sparse.")
+"""What would make another entry of it, to the programs that read it."""
 
 
 def tar_bytes(contents: Mapping[str, bytes]) -> bytes:
-    """Return a tar of these files: names sorted, no time, owner or compression, so that equal files make equal bytes."""
+    """Return a tar of these files: names sorted, no time, owner or compression, so that equal files make equal bytes.
+
+    Raises ConfigError where that is more than is read.
+    """
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name in sorted(contents):
@@ -29,7 +42,10 @@ def tar_bytes(contents: Mapping[str, bytes]) -> bytes:
             member.size = len(contents[name])
             member.mode = 0o644
             tar.addfile(member, io.BytesIO(contents[name]))
-    return written.getvalue()
+    data = written.getvalue()
+    if len(data) > LARGEST_TAR:
+        raise ConfigError(f"larger than {LARGEST_TAR} bytes as a tar, which no bundle may be")
+    return data
 
 
 def read_tar(path: Path) -> dict[str, bytes]:
@@ -49,33 +65,55 @@ def parse_tar(data: bytes) -> dict[str, bytes]:
     """Return the files of a bundle's tar by name, as `read_tar` does of a file. Raises ConfigError."""
     if len(data) > LARGEST_TAR:
         raise ConfigError(f"larger than {LARGEST_TAR} bytes")
-    try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
-            files = _files(tar)
-            rest = data[tar.offset :]
-    except _UNREADABLE:
-        raise ConfigError("not a tar, or damaged; it must not be compressed") from None
-    if rest.strip(b"\0"):  # an entry that is damaged ends the reading as the end of the archive does
-        raise ConfigError("damaged: there is more after its last readable entry")
-    return files
-
-
-def _files(tar: tarfile.TarFile) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
-    for number, member in enumerate(tar):
-        name = member.name.removeprefix("./")
-        if number >= _MOST_MEMBERS:
-            raise ConfigError(f"more than {_MOST_MEMBERS} entries")
-        if member.isdir() and name in {".", "artifacts"}:
+    for number, (entry, begin) in enumerate(_members(data)):
+        name = entry.name.removeprefix("./")
+        if (entry.isdir() and name in {".", ARTEFACTS_FOLDER}) or _is_aside(name):
             continue
         if not is_of_bundle(name):
             raise ConfigError(f"entry {number}: its name is none that a bundle has")
-        if member.type not in {tarfile.REGTYPE, tarfile.AREGTYPE} or member.sparse is not None:
+        if entry.type not in _PLAIN:
             raise ConfigError(f"{name}: not a plain file")
         if name in files:
             raise ConfigError(f"{name}: there twice")
-        if member.size > LARGEST_ARTEFACT:
+        if entry.size > LARGEST_ARTEFACT:
             raise ConfigError(f"{name}: larger than {LARGEST_ARTEFACT} bytes")
-        file = tar.extractfile(member)
-        files[name] = b"" if file is None else file.read()
+        files[name] = data[begin : begin + entry.size]
     return files
+
+
+def _is_aside(name: str) -> bool:
+    """Tell whether it is what macOS puts beside a file, of its attributes. Of a folder, hidden files are passed over too."""
+    return name.rpartition("/")[2].startswith("._")
+
+
+def _members(data: bytes) -> Iterator[tuple[tarfile.TarInfo, int]]:
+    """Yield the entries of a tar but those that only extend others. Raises ConfigError where it is damaged."""
+    for number, (entry, begin) in enumerate(_entries(data)):
+        if number >= _MOST_ENTRIES:
+            raise ConfigError(f"more than {_MOST_ENTRIES} entries")
+        if entry.type not in _EXTENDING:
+            yield entry, begin
+        elif any(change in data[begin : begin + entry.size] for change in _CHANGING):
+            raise ConfigError(f"header {number}: it renames or resizes the entry behind it")
+
+
+def _entries(data: bytes) -> Iterator[tuple[tarfile.TarInfo, int]]:
+    """Yield what each header says, and where the content of its entry begins."""
+    at = 0
+    while any(header := data[at : at + _BLOCK]):
+        begin = at + _BLOCK
+        try:
+            entry = tarfile.TarInfo.frombuf(header, "utf-8", "replace")
+        except tarfile.HeaderError:
+            entry = None
+        if entry is None or entry.size < 0:
+            raise ConfigError("damaged: there is more after its last readable entry" if at else _UNREADABLE)
+        yield entry, begin
+        at = begin if entry.isdir() else begin + -(-entry.size // _BLOCK) * _BLOCK
+        if at > len(data):
+            raise ConfigError(_UNREADABLE)
+    if not data[at:]:  # it was cut off before its end
+        raise ConfigError(_UNREADABLE)
+    if data[at:].strip(b"\0"):
+        raise ConfigError("damaged: there is more after its last readable entry")

@@ -30,12 +30,16 @@ class Judge:
 
 @dataclass(slots=True)
 class Trial(Generic[Release]):
-    """A candidate, what judges it, and what runs beside it for that. ``lenient`` tells whether warnings were let pass."""
+    """A candidate, what judges it, and what runs beside it for that.
+
+    ``lenient`` tells whether warnings were let pass, ``ticks`` how often its controller was asked in this process.
+    """
 
     candidate: Release
     judge: Judge
     beside: Closes | None = None
     lenient: bool = False
+    ticks: int = 0
 
     @property
     def controller(self) -> Controls:

@@ -15,6 +15,9 @@ from cascade.types import StageName
 
 __all__ = ["StageTuning", "Tunings", "elsewhere", "named_tunings", "not_of_stage", "tuned_release", "tunings_of"]
 
+Sha256 = Mapping[str, str]
+"""Digests of files, by name."""
+_UNKNOWN: Final[Mapping[StageName, Sha256]] = {}
 _COMPARED: Final = ("cpu", "instructions", "cores", "onnxruntime", "tokenizers", "cascade")
 
 
@@ -58,20 +61,23 @@ def tuned_release(release: Release, tunings: Tunings) -> Release:
     return release.model_copy(update={"stages": release.stages.model_copy(update=filled)}) if filled else release
 
 
-def not_of_stage(release: Release, tunings: Tunings) -> Iterator[str]:
-    """Say, one sentence each, where a tuning is not of the stage that names it, so that its figures say little."""
+def not_of_stage(
+    release: Release, tunings: Tunings, here: Mapping[StageName, Sha256] = _UNKNOWN
+) -> Iterator[tuple[StageName, str]]:
+    """Say, one sentence each, of which stage a tuning is not that names it, so that its figures say little.
+
+    ``here`` are digests of the files of its weights on this machine; without them those that the release states count.
+    """
     for name, spec in _onnx(release).items():
-        if name not in tunings.by_stage:
-            continue
-        tuning = tunings.by_stage[name].tuning
-        for what in _differing(spec, tuning):
-            yield f"{name} stage, tuning: {what}"
+        if name in tunings.by_stage:
+            tuning, weights = tunings.by_stage[name].tuning, here.get(name, spec.weights.sha256)
+            yield from ((name, what) for what in _differing(spec, tuning, weights))
 
 
-def _differing(spec: OnnxStage, tuning: Tuning) -> Iterator[str]:
+def _differing(spec: OnnxStage, tuning: Tuning, weights: Sha256) -> Iterator[str]:
     if spec.max_length != tuning.max_length:
         yield f"max_length is {spec.max_length}, and it was measured with {tuning.max_length}"
-    others = [file for file, said in spec.weights.sha256.items() if tuning.weights.sha256.get(file, said) != said]
+    others = [file for file, said in weights.items() if tuning.weights.sha256.get(file, said) != said]
     if others:
         yield f"it was measured with other weights ({tuning.weights.name}): {', '.join(sorted(others))}"
     modes = spec.batching.mode, tuning.chosen.batching.mode

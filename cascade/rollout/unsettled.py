@@ -13,6 +13,7 @@ import orjson
 from cascade.errors import ConfigError
 from cascade.rollout.artefacts import read_bounded
 from cascade.rollout.names import is_digest
+from cascade.rollout.sources.looking import OffLoop
 from cascade.rollout.whole_file import write_whole
 
 __all__ = ["MOST_UNSETTLED", "SETTLES_S", "UnsettledStarts"]
@@ -44,32 +45,39 @@ class UnsettledStarts:
         with suppress(ConfigError):
             write_whole(self._path, orjson.dumps({**self._before, digest: self.count(digest) + 1}))
 
+    def forgive(self, candidate: str) -> None:
+        """Forget all starts, as a candidate that is to be given up may have ended them; those that begin from now on count."""
+        if not self.count(candidate):  # it is noted as a start of its own, so that they are forgotten once
+            self._before = {candidate: 1}
+
     def settle(self) -> None:
         """Forget all starts: this one serves, or ends in good order."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
     @asynccontextmanager
-    async def settling(self, stopping: asyncio.Event, seconds: float = SETTLES_S) -> AsyncIterator[None]:
+    async def settling(
+        self, stopping: asyncio.Event, seconds: float = SETTLES_S, *, off_loop: OffLoop = asyncio.to_thread
+    ) -> AsyncIterator[None]:
         """Settle once so much time has gone by from now, or it is told to stop, unless the block is left before.
 
         Who told it to stop may not wait for its end: a slow one is killed.
         """
-        task = asyncio.create_task(self._settle_after(stopping, seconds), name="settles the start")
+        task = asyncio.create_task(self._settle_after(stopping, seconds, off_loop), name="settles the start")
         try:
             yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _settle_after(self, stopping: asyncio.Event, seconds: float) -> None:
+    async def _settle_after(self, stopping: asyncio.Event, seconds: float, off_loop: OffLoop) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), seconds)
-        self.settle()
+        await off_loop(self.settle)
 
     def _read(self) -> dict[str, int]:
         try:
-            kept = orjson.loads(read_bounded(self._path, _LARGEST))
+            kept = orjson.loads(read_bounded(self._path, _LARGEST, plain=True))
         except (ConfigError, orjson.JSONDecodeError):
             return {}
         if not isinstance(kept, dict):

@@ -17,18 +17,22 @@ from cascade.errors import ConfigError
 from cascade.policy.levels import level_names
 from cascade.policy.release import Release
 from cascade.rollout.bundle import Bundle, check_signed, evidence_of, load_bundle
-from cascade.rollout.certified import not_certified
-from cascade.rollout.identity import FINGERPRINT_FIELDS, fitted_for_others
+from cascade.rollout.evidence import evidence_held, not_certified
+from cascade.rollout.identity import FINGERPRINT_FIELDS, fitted_for_others, on_other_weights
 from cascade.rollout.level_sanity import levels_not_meant
 from cascade.rollout.load import LoadedRelease, offline, variables_of
-from cascade.rollout.loadable import not_loadable
+from cascade.rollout.loadable import not_loadable, weights_here
 from cascade.rollout.measured import measured_levels, not_measured
+from cascade.rollout.nameable import NameableEnvironment
 from cascade.rollout.sanity import not_meant
 from cascade.rollout.shadow.gold import parse_gold
 from cascade.rollout.signing import ReleaseKeys
 from cascade.rollout.source import Source
 from cascade.rollout.tuned import elsewhere, not_of_stage
+from cascade.stages.base import Observed
 from cascade.stages.machine import this_machine
+from cascade.stages.weights import digest_of
+from cascade.types import StageName
 
 __all__ = ["Finding", "Severity", "Verification", "verify"]
 
@@ -71,14 +75,19 @@ def verify(
 ) -> Verification:
     """Check the release at ``path``: that it is the one of ``digest`` and signed with one of ``keys``, where given.
 
-    With ``load`` its stages are built here too, as they are before a start, and its tunings are held against this machine. Variables need not be set: what they would
-    say of a stage is then not compared. Raises ConfigError where it is no release at all.
+    With ``load`` its stages are built here too, as they are before a start, and its tunings are held against this machine
+    and, with calibration and certificate, against the weights on it. Variables need not be set: what they would say of a stage is then not compared; one that
+    ``environment`` lets no release name is an error. Raises ConfigError where it is no release at all.
     """
     bundle = load_bundle(path, offline(environment))
     every = [*_signature(bundle, keys), *_findings(bundle, environment, digest)]
+    here = weights_here(bundle.loaded.release) if load else {}
     if load:
         every += [Finding(Severity.ERROR, one) for one in not_loadable(bundle.loaded.release, environment)]
+        every += [Finding(Severity.ERROR, one) for one in _fitted_elsewhere(bundle, here)]
         every += [Finding(Severity.WARNING, one) for one in _tuned_elsewhere(bundle)]
+    odd = not_of_stage(bundle.loaded.release, bundle.tunings, here)
+    every += [Finding(Severity.WARNING, f"{name} stage, tuning: {one}") for name, one in odd]
     found = sorted(every, key=lambda one: one.severity is not Severity.ERROR)
     return Verification(bundle.loaded, bundle.calibration, tuple(found))
 
@@ -98,6 +107,9 @@ def _findings(bundle: Bundle, environment: Mapping[str, str], digest: str | None
     if digest is not None and digest != loaded.digest:
         yield Finding(Severity.ERROR, f"its digest is {loaded.digest}, not the one asked for")
     yield from (Finding(Severity.WARNING, f"{name}: no file of a bundle") for name in bundle.source.strays)
+    if isinstance(environment, NameableEnvironment):
+        refused = environment.refused(variables_of(loaded.written), release)
+        yield from (Finding(Severity.ERROR, sentence) for sentence in refused)
     unset = sorted(_compared(loaded) - set(environment))
     if unset:
         yield Finding(Severity.WARNING, f"variables are not set, and what they say is not compared: {', '.join(unset)}")
@@ -106,12 +118,20 @@ def _findings(bundle: Bundle, environment: Mapping[str, str], digest: str | None
     if artefact is not None:
         yield from _benefit(release, artefact)
     yield from (Finding(Severity.ERROR, sentence) for sentence in bundle.tunings.faults.values())
-    yield from (Finding(Severity.WARNING, sentence) for sentence in not_of_stage(release, bundle.tunings))
     yield from _identity(release, artefact)
     yield from _evidence(bundle.source, loaded)
     yield from _gold(bundle.source, release)
     odd = (*not_meant(release, artefact), *levels_not_meant(release, artefact))
     yield from (Finding(Severity.WARNING, sentence) for sentence in odd)
+
+
+def _fitted_elsewhere(bundle: Bundle, here: Mapping[StageName, Mapping[str, str]]) -> Iterator[str]:
+    """Say where the weights on this machine are not those whose scores the calibration or the certificate is of."""
+    loaded = {name: Observed(weights_sha256=digest_of(files)) for name, files in here.items()}
+    artefact = None if bundle.calibration is None else bundle.calibration.artefact
+    yield from (f"calibration, {one}" for one in on_other_weights(artefact, loaded))
+    held = evidence_held(bundle, measured_levels(bundle.loaded, bundle.source))
+    yield from (f"evidence, certificate, {one}" for one in held.unlike(loaded))
 
 
 def _tuned_elsewhere(bundle: Bundle) -> Iterator[str]:

@@ -86,7 +86,7 @@ def escalation_words(rule: Escalation) -> str:
             return f"the first {rule.top_m} of the small order go to the large stage"
         case FusedEscalation():
             return (
-                f"the {rule.top_m} candidates of most expected value at {rule.k} go to the large stage; {_safe(rule)}"
+                f"the {rule.top_m} candidates of most expected value at {rule.k} go to the large stage; {_rest(rule)}"
             )
         case CalibratedEscalation():
             return "; ".join(_calibrated(rule))
@@ -98,13 +98,13 @@ def _calibrated(rule: CalibratedEscalation) -> list[str]:
     worth = f"candidates worth at least {rule.price_per_pair:g} of the large order's gain at {rule.k}"
     said = [f"{worth} go to the large stage, {_rounds(rule)}"]
     if rule.max_share < 1:
-        said.append(f"at most {rule.max_share:.0%} of the depth")
+        said.append(f"at most {_percent(rule.max_share)} of the depth")
     if rule.accept is not None:
         said.append(f"the small order stands where {_accepted(rule.accept)}")
     if rule.direct is not None:
         top = f"the first {rule.direct.top_m} of the first-stage order"
         said.append(f"{top} go straight to the large stage where {_all(rule.direct.when)}")
-    return [*said, _safe(rule)]
+    return [*said, _rest(rule)]
 
 
 def _rounds(rule: CalibratedEscalation) -> str:
@@ -113,8 +113,9 @@ def _rounds(rule: CalibratedEscalation) -> str:
     return f"in two rounds: first those worth {rule.first_round_factor:g} times as much, or {rule.chunk} where that is more"
 
 
-def _safe(rule: FusedEscalation | CalibratedEscalation) -> str:
-    return f"where the calibration does not hold, the first {rule.safe_top_m} of the small order"
+def _rest(rule: FusedEscalation | CalibratedEscalation) -> str:
+    fitted = "what it scores is ordered by the calibration's fitted order; " if rule.final_order == "fitted" else ""
+    return f"{fitted}where the calibration does not hold, the first {rule.safe_top_m} of the small order"
 
 
 def _accepted(accept: Accept) -> str:
@@ -148,7 +149,7 @@ def rollout_lines(rules: RolloutRules) -> list[str]:
     return [
         f"{steps}, {each}, the first {rules.warm_up} not counted as late or degraded",
         f"beyond the stable release at most {_limit_words(rules.guardrails)}, at alpha {rules.alpha:g}",
-        f"{shadow.share:.1%} of requests scored beside: {beside}",
+        f"{_percent(shadow.share)} of requests scored beside: {beside}",
         f"a pair costs {prices.small:g} at the small stage and {prices.large:g} at the large one",
         f"judged queries {rules.gold or 'none'}, smoke queries {len(rules.smoke) or 'none'}",
     ]
@@ -156,15 +157,15 @@ def rollout_lines(rules: RolloutRules) -> list[str]:
 
 def _limit_words(limits: GuardrailLimits) -> str:
     named = (
-        ("late", limits.late, "{:.1%}"),
-        ("errors", limits.errors, "{:.1%}"),
-        ("fallback", limits.fallback, "{:.1%}"),
-        ("escalation", limits.escalation, "{:.1%}"),
-        ("cost", limits.cost, "{:.0%}"),
-        ("ranking loss", limits.ranking_loss, "{:g} nDCG"),
-        ("drift", limits.drift_psi, "PSI {:g}"),
+        *((name, getattr(limits, name), _percent) for name in ("late", "errors", "fallback", "escalation", "cost")),
+        ("ranking loss", limits.ranking_loss, "{:g} nDCG".format),
+        ("drift", limits.drift_psi, "PSI {:g}".format),
     )
-    return ", ".join(f"{name} {'off' if limit is None else form.format(limit)}" for name, limit, form in named)
+    return ", ".join(f"{name} {'off' if limit is None else words(limit)}" for name, limit, words in named)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.6g}%"
 
 
 def level_words(level: LevelSpec) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from cascade.cache.score_cache import ScoreCache
 from cascade.calibration.calibrated import Calibration
 from cascade.calibration.drift import CalibrationDrift
+from cascade.decision import Decision
 from cascade.guard.beside import Beside
 from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.pressure import Pressure
@@ -19,20 +20,19 @@ from cascade.pipeline import Pipeline
 from cascade.pipeline.tap import Tap
 from cascade.policy.levels import level_names
 from cascade.rollout.bundle import Bundle
-from cascade.rollout.evidence import evidence_faults
-from cascade.rollout.identity import not_as_declared
+from cascade.rollout.evidence import evidence_held
+from cascade.rollout.identity import unlike_declared
 from cascade.rollout.measured import measured_levels
 from cascade.server.caching import cached_stages
 from cascade.server.calibration_use import CalibrationState, calibration_use
 from cascade.server.recording import Records
 from cascade.server.stage_pool import StagePool
 from cascade.server.stepping import Stepping, step_levels, watch_rooms
-from cascade.stages.base import Stage
-from cascade.stages.build import specs_of
+from cascade.stages.base import Observed, Stage
 from cascade.stages.probe import Probe, probe
 from cascade.telemetry.faults import Faults
 from cascade.telemetry.metrics import Metrics
-from cascade.types import Arm, Decision, StageName
+from cascade.types import Arm, StageName
 
 __all__ = ["ActiveRelease", "Shared"]
 
@@ -71,9 +71,7 @@ class ActiveRelease:
     """One release, loaded: its stages, its pipelines by load level, and what steps between them.
 
     ``pipeline`` is the one that decides from now on, of ``ladder``, those by load level with the calibration or in safe
-    mode. ``measured`` is what is known beforehand of the levels, ``evidence_faults`` why a certificate or report that
-    the release names does not hold for it, ``probes`` what probes of the stages found, and ``tap``
-    is offered what it answered.
+    mode. ``measured`` is what is known beforehand of the levels, ``probes`` what probes found, and ``tap`` is offered answers.
 
     A release of no arm (``arm`` None) decides for nobody: what `deciding` gives then is of the arm ``shadow`` and tells
     neither the controller of load levels nor the records, as its activation needs it. Raises ConfigError where its
@@ -90,7 +88,7 @@ class ActiveRelease:
         self.tap = Tap()
         self.probes: dict[StageName, Probe] = {}
         self.measured = measured_levels(bundle.loaded, bundle.source)
-        self.evidence_faults = evidence_faults(bundle, self.measured)
+        self._evidence = evidence_held(bundle, self.measured)
         self.calibration = calibration_use(bundle)
         self._drift = _drift_of(bundle.calibration)
         self.pressure = Pressure(shared.clock, least_deadline_ms=release.budgets.total_ms)
@@ -125,6 +123,11 @@ class ActiveRelease:
         self._decide()
         self.stepping.changed = lambda level: self._decide()
         shared.opened.add(self)
+
+    @property
+    def evidence_faults(self) -> dict[str, str]:
+        """Return why a certificate or a report that the release names does not hold for it, by kind."""
+        return self._evidence.told(self._observed())
 
     def deciding(self) -> Pipeline:
         """Return the pipeline that decides one request: the one of the load level of the moment."""
@@ -193,12 +196,11 @@ class ActiveRelease:
         Requests under way end as they began. What a stage has not been told yet leaves what was known of it.
         """
         use = self.calibration
-        if use.digest is None:
-            return
-        use.look(self.bundle.loaded.release, self.stages)
-        self._decide()
+        if use.digest is not None:
+            use.look(self.bundle.loaded.release, self.stages)
+            self._decide()
+            use.tell() if self._is_shown else use.tell(candidate=self.name)
         self._show(shown=self._is_shown)
-        use.tell() if self._is_shown else use.tell(candidate=self.name)
 
     async def probe(self, deadline: Deadline) -> Mapping[StageName, Probe]:
         """Score known pairs with every stage, once; return what was found, as ``probes`` has it then too."""
@@ -207,19 +209,12 @@ class ActiveRelease:
         return self.probes
 
     def unlike(self) -> list[str]:
-        """Return where servers are not as declared, and why the calibration cannot be used, one sentence each."""
-        servers = (
-            f"{name} stage: {line}"
-            for name, spec in specs_of(self.bundle.loaded.release).items()
-            if (observed := self.stages[name].observed) is not None
-            for line in not_as_declared(spec, observed, observed)
-        )
-        unusable = (
-            f"{name} stage: the server cannot serve it: {stage.unusable}"
-            for name, stage in self.stages.items()
-            if stage.unusable is not None
-        )
-        return list(dict.fromkeys((*unusable, *servers, *self.calibration.reasons)))
+        """Return where servers are not as declared, and why calibration or certificate cannot be used, one sentence each."""
+        observed = self._observed()
+        unusable = ((name, stage.unusable) for name, stage in self.stages.items() if stage.unusable is not None)
+        told = [f"{name} stage: the server cannot serve it: {why}" for name, why in unusable]
+        told += [*unlike_declared(self.bundle.loaded.release, observed), *self.calibration.reasons]
+        return list(dict.fromkeys((*told, *(f"certificate, {line}" for line in self._evidence.unlike(observed)))))
 
     async def aclose(self) -> None:
         """Wait for what is under way, for a while, then give the stages back; those that others have stay open.
@@ -243,6 +238,10 @@ class ActiveRelease:
         await self._lease.aclose()
         self._shared.under_way.forget(self.under_way)
         self._shared.opened.discard(self)
+
+    def _observed(self) -> dict[StageName, Observed]:
+        """Return what stages say of themselves, of those that have said anything."""
+        return {name: told for name, stage in self.stages.items() if (told := stage.observed) is not None}
 
     async def _until_idle(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from cascade.decision import DegradedReason, Ranking
 from cascade.errors import RequestError, RequestFault
 from cascade.guard.seat import Asked
 from cascade.policy.level_bounds import most_pairs
@@ -15,7 +16,7 @@ from cascade.server.service import Service
 from cascade.telemetry.span_schema import Attribute, SpanName
 from cascade.telemetry.spans import child
 from cascade.tokens import estimate_tokens
-from cascade.types import DegradedReason, Ranking, Verdict
+from cascade.types import Verdict
 
 __all__ = ["rank_admitted", "refuse_too_long"]
 

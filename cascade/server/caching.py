@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
 
 from cascade.cache.key import KeyMaker
 from cascade.cache.memory import MemoryStore
@@ -24,12 +23,9 @@ from cascade.stages.base import Observed, Stage
 from cascade.stages.build import specs_of
 from cascade.telemetry.cache_metrics import CacheMetrics
 from cascade.telemetry.logs import note
-from cascade.types import Arm, BreakerState, StageName
+from cascade.types import SCORING, Arm, BreakerState, StageName
 
 __all__ = ["CacheState", "cache_state", "cached_stages", "check_cache", "examine_cache", "open_cache", "redis_events"]
-
-
-_STAGES: Final = frozenset((StageName.SMALL, StageName.LARGE))
 
 
 class CacheState(StrEnum):
@@ -57,7 +53,7 @@ def open_cache(
         _store(settings, environment, secret, metrics, clock),
         KeyMaker(secret),
         clock,
-        stages=_STAGES if settings.cache_stages == "all" else frozenset((StageName(settings.cache_stages),)),
+        stages=frozenset(SCORING) if settings.cache_stages == "all" else frozenset((StageName(settings.cache_stages),)),
         is_as_declared=_is_as_declared,
         events=CacheEvents(looked=looked, followed=metrics.followed.observe),
     )

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from cascade.decision import Decision
 from cascade.errors import RequestError
 from cascade.rollout.guardrails import Settled
 from cascade.server.active import ActiveRelease
 from cascade.server.dialects.base import DialectFormat, Parsed
 from cascade.server.traffic import Traffic
 from cascade.telemetry.records import Assignment
-from cascade.types import Arm, Decision
+from cascade.types import Arm
 
 __all__ = ["UNIT_HEADER", "Chosen", "parse_and_choose"]
 
@@ -30,8 +31,8 @@ class Chosen:
     assigned: Assignment
     unit: int | None = None
 
-    def settled(self, decision: Decision | None, *, answered: bool) -> Settled:
-        """Return what became of them; no decision where the release does not take them."""
+    def settled(self, decision: Decision | None, *, answered: bool, left_after_ms: float | None = None) -> Settled:
+        """Return what became of them; no decision where the release does not take them, or their caller left."""
         return Settled(
             self.assigned.arm or Arm.STABLE,
             self.release.digest,
@@ -40,6 +41,7 @@ class Chosen:
             queries=len(self.parsed.requests),
             states_deadline=self.parsed.request.deadline_ms is not None,
             unit=self.unit,
+            left_after_ms=left_after_ms,
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from cascade.decision import Decision, DegradedReason, Ranking
 from cascade.errors import NotAnswered, RequestError, RequestFault
 from cascade.pipeline import Pipeline
 from cascade.server.dialects.base import Parsed
@@ -14,7 +15,7 @@ from cascade.telemetry.records import Assignment
 from cascade.telemetry.span_schema import SpanName
 from cascade.telemetry.span_tells import tell_decision
 from cascade.telemetry.spans import child
-from cascade.types import Decision, DegradedReason, Ranking, Request, StageName
+from cascade.types import Request, StageName
 
 __all__ = ["rerank_parsed"]
 

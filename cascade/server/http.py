@@ -10,8 +10,9 @@ from typing import Any, Final, TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from cascade.decision import Decision, Ranking
 from cascade.errors import NotAnswered, RequestError, RequestFault
-from cascade.types import Arm, Decision, Ranking
+from cascade.types import Arm
 
 __all__ = [
     "JSON",

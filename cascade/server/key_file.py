@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, model_validator
 
-from cascade.calibration.artefact import broken_rule
+from cascade.calibration.broken_rules import broken_rule
 from cascade.errors import ConfigError
 from cascade.policy.tenant_limits import TenantName
 from cascade.rollout.strict_yaml import parse_mapping

@@ -10,7 +10,7 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -32,6 +32,8 @@ from cascade.server.watching import watch_stages
 from cascade.telemetry.logs import configure_logging, note
 
 __all__ = ["serve"]
+
+Made = TypeVar("Made")
 
 
 def serve(settings: Settings) -> None:
@@ -63,11 +65,12 @@ async def _serve(settings: Settings) -> None:
         listen("port", settings.host, settings.port) as public_socket,
         listen("admin_port", settings.admin_host, settings.admin_port) as admin_socket,
     ):
-        async with (
-            begun(settings) as start,
-            built_service(settings, choices=start.choices) as service,
-            contextlib.AsyncExitStack() as ends,
-        ):
+        async with contextlib.AsyncExitStack() as ends:
+            start = await _unless(stopping, ends.enter_async_context(begun(settings)))
+            if start is None:
+                note("info", "stopping", drain_seconds=0)
+                return
+            service = await ends.enter_async_context(built_service(settings, choices=start.choices))
 
             async def begin() -> None:
                 await start_stages(service)
@@ -75,6 +78,19 @@ async def _serve(settings: Settings) -> None:
                 service.desk = await ends.enter_async_context(open_desk(service, settings, start))
 
             await _run(service, settings, begin, public_socket, admin_socket, stopping)
+
+
+async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, Made]) -> Made | None:
+    """Return what comes of some work, None where the process is told to stop before that; nothing goes on then."""
+    working = asyncio.create_task(work, name="begins")
+    stop = asyncio.create_task(stopping.wait(), name="signal to stop")
+    try:
+        await asyncio.wait([working, stop], return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, stop):
+            task.cancel()
+        await asyncio.gather(working, stop, return_exceptions=True)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -130,6 +146,8 @@ async def _run(
         if stop.done():
             note("info", "stopping", drain_seconds=settings.drain_seconds)
             service.draining = True
+            if service.desk is not None:  # now, since whoever told it may not wait for its end
+                background.append(asyncio.create_task(service.desk.stops(), name="keeps that it is told to stop"))
         if stop.done() and service.started:
             await asyncio.sleep(settings.drain_seconds)
     finally:

@@ -6,8 +6,8 @@ import time
 from collections import deque
 from typing import Any, Final
 
+from cascade.decision import Decision
 from cascade.guard.deadline import Clock
-from cascade.types import Decision
 
 __all__ = ["MOST_RECENT", "RecentDecisions"]
 

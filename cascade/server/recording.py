@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -83,9 +83,4 @@ def _sink(path: Path, settings: Settings) -> RecordSink:
 
 
 def _scorer(name: StageName, stage: Stage) -> dict[str, Any]:
-    told = stage.observed
-    return {
-        "stage": name,
-        "fingerprint": asdict(stage.fingerprint),
-        "observed": None if told is None else asdict(told),
-    }
+    return {"stage": name, "fingerprint": stage.fingerprint, "observed": stage.observed}

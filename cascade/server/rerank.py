@@ -10,6 +10,7 @@ from typing import Any, Final
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from cascade.decision import Decision, Ranking
 from cascade.errors import NotAnswered, RequestError, RequestFault
 from cascade.server.access import admitted_by
 from cascade.server.admitting import rank_admitted, refuse_too_long
@@ -25,7 +26,6 @@ from cascade.telemetry.logs import UNWRITABLE, log_abandoned, log_decision, log_
 from cascade.telemetry.span_schema import Attribute
 from cascade.telemetry.span_tells import tell_decision
 from cascade.telemetry.spans import current
-from cascade.types import Ranking
 
 __all__ = ["rerank_endpoint"]
 
@@ -84,27 +84,39 @@ async def _answer(service: Service, route: RerankRoute, http: Request, arrived: 
         if service.access is not None and key is not None:
             parsed = admitted_by(service.access, key, parsed)
         ranking = await _while_connected(http, rank_admitted(service, chosen, parsed, arrived, len(raw)))
+        answer = dialect.render(ranking, parsed)
     except RequestError as error:
-        if chosen is not None and (isinstance(error, NotAnswered) or error.fault in _BY_THE_RELEASE):
-            decision = error.decision if isinstance(error, NotAnswered) else None
-            service.traffic.settled(chosen.settled(decision, answered=False))
+        if isinstance(error, NotAnswered) or error.fault in _BY_THE_RELEASE:
+            _tell_arm(service, chosen, error.decision if isinstance(error, NotAnswered) else None)
         dialect = dialect or route.choose(bytes(raw))
         answer = dialect.error(error)
         _tell_error(service, dialect, error, answer.status, asked_by)
         return answer
     except ClientDisconnect:
         service.metrics.abandoned.inc()
+        _tell_arm(service, chosen, left_after_ms=(service.clock() - arrived) * 1000)
         name = dialect.name if dialect is not None else None
         current().set(Attribute.ERROR, "client_gone")
         _write(service, lambda: log_abandoned(name, client_request_id=asked_by))
         return Answer(_CLIENT_GONE, b"")
+    except Exception:
+        _tell_arm(service, chosen)  # 500 is answered further out
+        raise
     finally:
         if chosen is not None:
             chosen.release.leave()
     tell_decision(current(), ranking.decision, release_digest=chosen.release.digest)
     service.traffic.settled(chosen.settled(ranking.decision, answered=True))
     _write(service, lambda: log_decision(ranking.decision, client_request_id=asked_by))
-    return dialect.render(ranking, parsed)
+    return answer
+
+
+def _tell_arm(
+    service: Service, chosen: Chosen | None, decision: Decision | None = None, left_after_ms: float | None = None
+) -> None:
+    """Tell of a request that the arm which had it did not answer; of none where no arm had it."""
+    if chosen is not None:
+        service.traffic.settled(chosen.settled(decision, answered=False, left_after_ms=left_after_ms))
 
 
 def _key_of(service: Service, http: Request) -> Key | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -12,9 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from cascade.errors import ConfigError
-from cascade.rollout.activation import ActivationStep, Refused
-from cascade.rollout.bundle import Bundle, load_bundle
-from cascade.rollout.finding import find_release
+from cascade.rollout.activation import ActivationStep
+from cascade.rollout.bundle import Bundle
 from cascade.rollout.history import Keeps, Remembered, StateFile
 from cascade.rollout.load import default_release_path
 from cascade.rollout.signing import ReleaseKeys, keys_in
@@ -23,6 +23,7 @@ from cascade.rollout.sources.opening import release_source
 from cascade.rollout.store import ReleaseStore, open_store
 from cascade.rollout.unsettled import MOST_UNSETTLED, SETTLES_S, UnsettledStarts
 from cascade.server.reading import nameable
+from cascade.server.rollout_stored import StoredReleases
 from cascade.server.settings import Settings
 from cascade.server.start_choices import PassedOver, Place, StartChoices
 from cascade.telemetry.folders import why_not
@@ -32,6 +33,8 @@ from cascade.telemetry.sole import sole
 __all__ = ["Begun", "StateWithStore", "begun"]
 
 _LOCK: Final = "lock"
+_FIRST_LOOK_S: Final = 5.0
+"""How long a start waits for a source that is looked at again, where what decided before can decide meanwhile."""
 _CUT_OFF: Final = "the process was killed {} times in a row before it had served for {:.0f} s with it"
 
 
@@ -97,13 +100,15 @@ class StateWithStore:
 
 
 @asynccontextmanager
-async def begun(settings: Settings, environment: Mapping[str, str] = os.environ) -> AsyncIterator[Begun]:
+async def begun(
+    settings: Settings, environment: Mapping[str, str] = os.environ, *, first_look_s: float = _FIRST_LOOK_S
+) -> AsyncIterator[Begun]:
     """Open the store and the source, and say what may be served, in this order.
 
     What decided all traffic before the last end of the process; what did so before it, the latest first; the release
     that settings name. That one is the first where settings name it anew and it is not watched; where it is, it comes
-    in by its steps. What a rollout took back is the last, and before it what starts did not settle with. Raises ConfigError
-    where none can be loaded.
+    in by its steps. What a rollout took back is the last, and before it what starts did not settle with. A watched source
+    has ``first_look_s`` to answer where what decided last can serve meanwhile. Raises ConfigError where none can be loaded.
     """
     keys = keys_in(settings.release_keys_file)
     if settings.releases_folder is not None and not settings.releases_folder.is_dir():
@@ -121,23 +126,25 @@ async def begun(settings: Settings, environment: Mapping[str, str] = os.environ)
         if settings.watch_release or not isinstance(place, Path):
             looking = Looking(settings.release_seconds, _tell_fault)
             source = release_source(place, store, looking, token_file=settings.release_auth_file)
-        stored = _Stored(
+        stored = StoredReleases(
             store,
             nameable(settings, environment),
             keys,
             settings.releases_folder,
             keeps=settings.state_folder is not None,
         )
-        if before.candidate is not None:
-            stored.path(before.candidate.digest)
-        named, fault = await _named(place, source, stored)
+        before = _with_path(before, stored)
+        is_kept = any(map(stored.path, _decided(before, store)[:1]))
+        seconds = first_look_s if is_kept and settings.watch_release else None
+        named, fault = await _named(place, source, stored, seconds)
         starts = UnsettledStarts(store.folder)
+        if before.candidate is not None and before.candidate.is_given_up:
+            starts.forgive(before.candidate.digest)
         places, unsettled = _places(settings, before, stored, named, starts)
 
         def keep(chosen: Bundle) -> None:
             stored.keep(chosen)
-            if before.candidate is None:  # else what is tried may be what ends the process
-                starts.begin(chosen.loaded.digest)
+            starts.begin(chosen.loaded.digest)
 
         choices = StartChoices(
             places,
@@ -177,14 +184,14 @@ def _tell_fault(error: BaseException) -> None:
 
 
 def _places(
-    settings: Settings, before: Remembered, stored: _Stored, named: Bundle | None, starts: UnsettledStarts
+    settings: Settings, before: Remembered, stored: StoredReleases, named: Bundle | None, starts: UnsettledStarts
 ) -> tuple[list[Place], list[PassedOver]]:
     """Return what may be served, in order, and what of it comes later since starts with it did not settle.
 
     That is so only where another one that was good before can take its place.
     """
     stable = None if before.stable is None else before.stable.digest
-    digests = dict.fromkeys(digest for digest in (stable, *stored.store.goods()) if digest is not None)
+    digests = _decided(before, stored.store)
     kept = [Place(digest, before.name_of(digest), partial(_kept, digest, stored, named)) for digest in digests]
     if named is None:
         found = kept
@@ -209,7 +216,22 @@ def _places(
     ]
 
 
-def _kept(digest: str, stored: _Stored, named: Bundle | None) -> Bundle:
+def _with_path(before: Remembered, stored: StoredReleases) -> Remembered:
+    """Return what is remembered with where the candidate's bundle lies by now: the folder may be mounted elsewhere."""
+    candidate = before.candidate
+    path = None if candidate is None else stored.path(candidate.digest)
+    if candidate is None or path is None:
+        return before
+    return before.model_copy(update={"candidate": candidate.model_copy(update={"path": str(path)})})
+
+
+def _decided(before: Remembered, store: ReleaseStore) -> list[str]:
+    """Return the digests of what decided all traffic, the stable release of before first, then the latest."""
+    stable = [] if before.stable is None else [before.stable.digest]
+    return list(dict.fromkeys((*stable, *store.goods())))
+
+
+def _kept(digest: str, stored: StoredReleases, named: Bundle | None) -> Bundle:
     """Return a bundle of the store, or where that is damaged the one that settings name, if it is the same."""
     try:
         return stored.load(digest)
@@ -219,12 +241,18 @@ def _kept(digest: str, stored: _Stored, named: Bundle | None) -> Bundle:
         return named
 
 
-async def _named(place: Path | str, source: ReleaseSource | None, stored: _Stored) -> tuple[Bundle | None, str | None]:
-    """Return the release that settings name, or why it cannot be used."""
+async def _named(
+    place: Path | str, source: ReleaseSource | None, stored: StoredReleases, seconds: float | None
+) -> tuple[Bundle | None, str | None]:
+    """Return the release that settings name, or why it cannot be used. A source that hangs is waited for so long."""
     fault = None
     path = place if isinstance(place, Path) else None
     if source is not None:
-        desired = await source.now()
+        try:
+            async with asyncio.timeout(seconds):
+                desired = await source.now()
+        except TimeoutError:
+            return None, f"it was not there after {seconds:g} seconds; it is looked at again"
         fault = desired.fault
         path = desired.path_in_store or path  # a file that the store cannot hold whole may serve all the same
     if path is None:
@@ -233,45 +261,3 @@ async def _named(place: Path | str, source: ReleaseSource | None, stored: _Store
         return stored.read(path), None
     except ConfigError as error:
         return None, fault or str(error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """Read what is to serve, from the store or elsewhere, and put it there for a later start where ``keeps`` says so.
-
-    ``folder`` is that of bundles which may be started by name.
-    """
-
-    store: ReleaseStore
-    environment: Mapping[str, str]
-    keys: Callable[[], ReleaseKeys | None]
-    folder: Path | None
-    keeps: bool
-
-    def read(self, path: Path) -> Bundle:
-        """Return the bundle at a path. Raises ConfigError."""
-        return load_bundle(path, self.environment, self.keys())
-
-    def load(self, digest: str) -> Bundle:
-        """Return a bundle of the store. Raises ConfigError."""
-        path = self.path(digest)
-        if path is None:
-            raise ConfigError("it is not kept any more, was damaged, or is not signed by now")
-        return self.read(path)
-
-    def path(self, digest: str) -> Path | None:
-        """Return where a bundle lies in the store; one that is damaged there is taken anew from the folder of releases."""
-        try:
-            return find_release(digest, self.store, self.folder).path
-        except (ConfigError, Refused):
-            return None
-
-    def keep(self, chosen: Bundle) -> None:
-        """Have what serves in the store. What lacks an artefact cannot be kept."""
-        if not self.keeps:
-            return
-        try:
-            self.store.put(chosen.source.path)
-        except ConfigError as error:
-            name = chosen.loaded.release.release
-            note("warning", "what serves cannot be kept for a later start", release=name, why=str(error))

@@ -13,11 +13,11 @@ from cascade.rollout.activation import Activation
 from cascade.rollout.bringing_in import BringingIn
 from cascade.rollout.bundle import Bundle
 from cascade.rollout.desk import Desk
-from cascade.rollout.finding import find_release
+from cascade.rollout.finding import find_release, taken
 from cascade.rollout.foreseen import foreseen
 from cascade.rollout.guardrails import time_to_rollback
-from cascade.rollout.history import Happened
-from cascade.rollout.judge import judge_of
+from cascade.rollout.history import KeptCandidate
+from cascade.rollout.judge import judge_of, shown_before
 from cascade.rollout.ledger import Ledger
 from cascade.rollout.moves import Moves
 from cascade.rollout.shadow import GoldQueries
@@ -53,16 +53,16 @@ async def open_desk(
         time_to_rollback(bundle.loaded.release.rollout, 1.0)
 
     def judge(stable: ActiveRelease, candidate: ActiveRelease, kept: Mapping[str, Any] | None) -> Judge:
-        said = candidate.bundle.loaded.release
-        return judge_of(
-            stable.bundle.loaded.release, said, now=clock(), has_gold=said.rollout.gold is not None, kept=kept
-        )
+        return judge_of(stable.bundle.loaded.release, candidate.bundle.loaded.release, now=clock(), kept=kept)
+
+    async def shown_by(kept: KeptCandidate) -> dict[str, Any]:
+        return await asyncio.to_thread(shown_before, traffic.stable.bundle.loaded.release, kept)
 
     async def find(wanted: str) -> Stored:
         return await asyncio.to_thread(find_release, wanted, begun.store, settings.releases_folder)
 
     async def put(bundle: bytes) -> Stored:
-        return await asyncio.to_thread(begun.store.put, bundle)
+        return await asyncio.to_thread(taken, begun.store.put, bundle)
 
     async def foresee(stable: ActiveRelease, wanted: str, per_s: float) -> dict[str, Any]:
         return await asyncio.to_thread(foretold, stable.bundle.loaded.release, wanted, per_s)
@@ -81,8 +81,7 @@ async def open_desk(
         shown=service.metrics.arms,
     )
     for one in begun.choices.passed_over:
-        moves.turned_down(one.release, one.digest, one.step, (one.why,))
-        ledger.note(Happened.REFUSED, one.release, one.digest, step=one.step, why=(one.why,))
+        moves.passed_over(one.release, one.digest, one.step, (one.why,))
     activation = Activation(
         nameable(settings, environment),
         service.open_release,
@@ -93,7 +92,7 @@ async def open_desk(
     )
     desk = Desk(
         moves,
-        BringingIn(activation, moves, ledger, service.metrics.arms),
+        BringingIn(activation, moves, ledger, service.metrics.arms, shown_by=shown_by),
         ledger,
         find=find,
         put=put if settings.release_keys_file is not None else None,

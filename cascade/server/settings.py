@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from cascade.calibration.artefact import broken_rule
+from cascade.calibration.broken_rules import broken_rule
 from cascade.errors import ConfigError
 from cascade.rollout.nameable import DEFAULT_FILES, DEFAULT_VARIABLES, checked_files, checked_variables
 from cascade.rollout.sources.address import checked_place, shown_place

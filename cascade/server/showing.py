@@ -9,7 +9,7 @@ from cascade.server.guards import show_guards
 from cascade.server.service import Service
 from cascade.stages.base import Stage
 from cascade.telemetry.metrics import Metrics
-from cascade.types import Lane, StageName
+from cascade.types import SCORING, Lane, StageName
 
 __all__ = ["show_now"]
 
@@ -19,6 +19,9 @@ def show_now(service: Service) -> None:
     metrics, stable = service.metrics, service.traffic.stable
     metrics.levels.level.set(stable.pipeline.level.index)
     metrics.ranking.show_drift(stable.drift())
+    is_of_start = stable.digest == service.choices.bundle.loaded.digest
+    metrics.arms.desired_usable(service.desk is None or service.desk.desired_fault is None)
+    metrics.arms.passed_over(len(service.choices.passed_over) if is_of_start else 0)
     for lane in Lane:
         metrics.admission.waiting.labels(lane).set(service.admission.waiting(lane))
         metrics.admission.seats.labels(lane).set(service.admission.held(lane))
@@ -27,7 +30,7 @@ def show_now(service: Service) -> None:
         metrics.cache.scores.set(told.get("scores", nan))
         metrics.cache.bytes.set(told.get("bytes", nan))
     _show_listeners(service)
-    for name in (StageName.SMALL, StageName.LARGE):
+    for name in SCORING:
         if name not in stable.stages:
             metrics.forget_stage(name)
     for name, stage in stable.stages.items():

@@ -32,11 +32,12 @@ _QUIET_S: Final = 1.0
 
 
 class Stepping:
-    """Say which level decides: the one that is pinned, else the controller's.
+    """Say which level decides: the one that is pinned, else that of the release that is followed, else the controller's.
 
     In mode observe there is one level; what steps there is whether anything is scored beside answers. ``changed`` is
     called with each level that decides from then on, ``soon`` runs a callback once the step that asks for it is over.
-    ``metrics`` is None for a release that is not the stable one.
+    ``metrics`` is None for a release that is not the stable one. ``applied`` is the level that decides, for ``why``;
+    ``follower`` goes by it too.
     """
 
     def __init__(
@@ -67,9 +68,12 @@ class Stepping:
         self._told = -math.inf
         self._soon = soon
         self._coming = False
-        self._applied = 0
+        self.applied = 0
+        self.why = LevelReason.START
+        self.follower: Stepping | None = None
+        self._leader: Stepping | None = None
         pressure.alarm(_ALARM * rules.wait_target_ms, self._hurry)
-        self._apply(LevelReason.START if pinned is None else LevelReason.PINNED)
+        self.settle()
 
     def show_in(self, metrics: LevelMetrics | None) -> None:
         """Show the level in these metrics from now on, None for nowhere: they are of the stable release."""
@@ -79,12 +83,12 @@ class Stepping:
     @property
     def level(self) -> int:
         """Return the place of the level that decides, 0 the release as it stands."""
-        return min(self._applied, len(self._names) - 1)
+        return min(self.applied, len(self._names) - 1)
 
     @property
     def is_loaded(self) -> bool:
         """Tell whether there is more load than normal: what nobody waits for is to stop. In mode observe too."""
-        return self._applied > 0
+        return self.applied > 0
 
     def choose(self) -> int:
         """Return the place of the level that decides one request.
@@ -102,28 +106,44 @@ class Stepping:
         now = self._looked = self._clock()
         self._coming = False
         pressure = self.pressure.look()
-        if self._pinned is not None:
+        if self._is_led:
             self._controller.watch(now, pressure)
-            return
-        self._controller.tick(now, pressure)
-        self._apply(self._controller.why)
+        else:
+            self._controller.tick(now, pressure)
+        self.settle()
 
     def pin(self, name: str | None) -> None:
         """Keep to a level from now on, or with None step again from the one that decides. Raises ConfigError."""
         if name is None:
             if self._pinned is not None:
-                self._controller.go_to(self._pinned)
+                self._controller.go_to(self._pinned, LevelReason.UNPINNED)
                 self._pinned = None
-                self._apply(LevelReason.UNPINNED)
+                self.settle()
             return
         self._pinned = level_named(self._release, name).index
-        self._apply(LevelReason.PINNED)
+        self.settle()
+
+    def follow(self, leader: Stepping | None) -> None:
+        """Decide by the level of another release from now on, or with None by one's own again, from that level on.
+
+        Both must have the same levels. Two releases in front of the same servers shed the same load: each by itself, one of
+        them sheds all of it, and the other looks better, or dearer, than it is.
+        """
+        if leader is self._leader:
+            return
+        if self._leader is not None:
+            self._leader.follower = None
+            self._controller.go_to(self.applied, self.why)
+        self._leader = leader
+        if leader is not None:
+            leader.follower = self
+        self.settle()
 
     def told(self) -> dict[str, Any]:
         """Return what `/status` says: why this level decides and since when, and what stands before the next one up."""
-        forecast = None if self._pinned is not None else self._controller.forecast()
+        forecast = None if self._is_led else self._controller.forecast()
         return {
-            "why": self._why,
+            "why": self.why,
             "since_s": round(self._clock() - self._since, 3),
             "pinned": self._pinned is not None,
             "hold_s": self._controller.hold_s,
@@ -136,21 +156,37 @@ class Stepping:
             self._coming = True
             self._soon(self.look)
 
-    def _apply(self, why: LevelReason) -> None:
-        level = self._controller.level if self._pinned is None else self._pinned
-        before, self._applied = self._applied, level
-        self._why = why
+    @property
+    def _is_led(self) -> bool:
+        """Tell whether another than the controller says which level decides."""
+        return self._pinned is not None or self._leader is not None
+
+    def _said(self) -> tuple[int, LevelReason]:
+        if self._pinned is not None:
+            return self._pinned, LevelReason.PINNED
+        if self._leader is not None:
+            return self._leader.applied, self._leader.why
+        return self._controller.level, self._controller.why
+
+    def settle(self) -> None:
+        """Go by the level that is said by now."""
+        before = self.applied
+        self.applied, self.why = self._said()
         if self._beside is not None:
-            self._beside.paused = level > 0
+            self._beside.paused = self.applied > 0
         self._show()
-        if level == before:
-            return
+        if self.applied != before:
+            self._step(before)
+
+    def _step(self, before: int) -> None:
         self._since = self._clock()
-        self.pressure.now_at(level)
+        self.pressure.now_at(self.applied)
         if self._metrics is not None:
-            self._metrics.step(why)
+            self._metrics.step(self.why)
         self.changed(self.level)
-        self._tell(before, level)
+        self._tell(before, self.applied)
+        if self.follower is not None:
+            self.follower.settle()
 
     def _show(self) -> None:
         if self._metrics is None:
@@ -168,7 +204,7 @@ class Stepping:
             "load level",
             load_level=self._names[level],
             before=self._names[before],
-            why=self._why,
+            why=self.why,
             **({} if self._metrics is not None else {"candidate": self._release.release}),
         )
 

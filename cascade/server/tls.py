@@ -6,12 +6,13 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
 from cascade.server.handshakes import Handshakes
 from cascade.server.settings import Settings
-from cascade.stages.certificates import KeyPair, Pem, RenewedContext, chain_faults, expires_at, server_context
+from cascade.stages.certificates import KeyPair, Pem, RenewedContext, chain_faults, expires_at, in_short, server_context
 from cascade.telemetry.logs import note
 from cascade.telemetry.rereading import Reread
 
@@ -82,9 +83,18 @@ class ListenerTls:
         return [f"{self._certificate}: {fault}" for fault in self._read.held.chain_faults]
 
     def tell(self) -> None:
-        """Tell that in the log: it is served all the same, and there may be clients that do not trust it."""
-        for fault in self.chain_faults:
-            note("warning", "certificate chain", setting=self._certificate.name, why=fault)
+        """Tell that in the log, in one line: it is served all the same, and there may be clients that do not trust it."""
+        faults = self._read.held.chain_faults
+        if faults:
+            ends = datetime.fromtimestamp(self.expires, UTC).isoformat()
+            note(
+                "warning",
+                "certificate chain",
+                setting=self._certificate.name,
+                why=in_short(faults),
+                faults=len(faults),
+                first_ends=ends,
+            )
 
     def look(self) -> None:
         """Read the files again if one has changed; connections that begin from then on have what they hold."""

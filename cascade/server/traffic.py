@@ -47,6 +47,19 @@ class _Split:
         assigned = {arm: Assignment(share, arm=arm) for arm, share in shares.items()}
         object.__setattr__(self, "assigned", assigned)
 
+    @property
+    def shares_load(self) -> bool:
+        """Tell whether both releases answer, by the same stages, and have the same levels: then load is the stable one's to tell.
+
+        What a candidate misses may be its own doing: it must neither take the stable release down with it, nor be shed unseen.
+        """
+        if self.candidate is None or not 0 < self.share < 1:
+            return False
+        stages = [list(map(id, release.stages.values())) for release in self.active]
+        said = [release.bundle.loaded.release for release in self.active]
+        levels = [(each.mode, level_names(each)) for each in said]
+        return stages[0] == stages[1] and levels[0] == levels[1]
+
 
 class Traffic:
     """Say which release decides a request, and change that in one step.
@@ -153,8 +166,10 @@ class Traffic:
         return candidate
 
     def settled(self, settled: Settled) -> None:
-        """Count a request that a release decided or does not take, and tell of it. What is told may fail; the answer does not."""
-        if settled.decision is None:
+        """Count a request that an arm had, and tell of it. What is told may fail; the answer does not."""
+        if settled.left_after_ms is not None:
+            self._metrics.arms.abandoned(settled.arm)
+        elif settled.decision is None:
             self._metrics.arms.refused(settled.arm)
         else:
             self._metrics.observe(settled.decision, answered=settled.answered)
@@ -179,11 +194,15 @@ class Traffic:
 
     def _turn(self, split: _Split, joins: ActiveRelease | None = None) -> None:
         """Let this be what is active. ``joins`` is the one that was not before."""
+        before = self._split
         if joins is not None:
             self._keep_to_pinned(joins)
         active = tuple(zip(split.active, (Arm.STABLE, Arm.CANARY), strict=False))
         for release, arm in active:
             release.serve_as(arm)
+        leader = split.stable.stepping if split.shares_load else None
+        for release in dict.fromkeys((*before.active, *split.active)):
+            release.stepping.follow(leader if release is split.candidate else None)
         self._split = split
         self._quotas.follow(split.stable.bundle.loaded.release.limits.tenants)
         self._waits.pressures = tuple(release.pressure for release in split.active)

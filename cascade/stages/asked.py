@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from cascade.errors import StageTimeout
+from cascade.errors import NO_TIME, StageTimeout
 from cascade.guard.deadline import Clock, Deadline
 from cascade.guard.expected_ms import Fit
 from cascade.stages.base import Stage
@@ -13,8 +12,6 @@ from cascade.text import Text
 from cascade.types import StageScores
 
 __all__ = ["ask"]
-
-_NO_TIME: Final = "no_time"
 
 
 async def ask(
@@ -38,7 +35,7 @@ async def ask(
         scored = await stage.score(query, documents, deadline=deadline, call_id=call_id, instruction=instruction)
     except StageTimeout as fault:
         # one that is given up beforehand would have taken longer than all of its time
-        ms = fault.budget_ms if fault.code == _NO_TIME else (clock() - began) * 1000
+        ms = fault.budget_ms if fault.code == NO_TIME else (clock() - began) * 1000
         stage.expected.gave_up(tokens, ms, fit)
         raise
     in_time = deadline.remaining_ms() > 0  # else the loop was late, and its timer later still

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from asyncio import CancelledError
 from asyncio import sleep as asyncio_sleep
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception
 
-from cascade.errors import StageError, StageInvalidAnswer, StageOverloaded, StageTooLate, StageUnreachable
+from cascade.errors import NO_TIME, StageError, StageInvalidAnswer, StageOverloaded, StageTooLate, StageUnreachable
 from cascade.guard.adaptive_limit import AdaptiveLimit
 from cascade.guard.answering import Answering, Leaving
 from cascade.guard.aside import has_room_aside, is_aside
@@ -134,15 +135,11 @@ class Calls:
         """
         if is_aside() and not has_room_aside(self.room, call.texts, call.tokens):
             raise RoundFailed(StageOverloaded, "waiting_for_room")
-        waits, asked = not self.room.has_room(call.texts, call.tokens), self._clock()
-        async with self.room.hold(call.texts, call.tokens):
+        async with self._in_room(round_, call) as waited_ms:
             began = self._clock()
-            waited_ms = (began - asked) * 1000 if waits else 0.0
-            if waits:
-                round_.room_ms = max(round_.room_ms or 0.0, waited_ms)
             fit = Fit.FITS if is_aside() else self._expected.judge(call.tokens, round_.deadline.remaining_ms())
             if fit is Fit.TOO_LONG:
-                raise RoundFailed(StageTooLate, "no_time")
+                raise RoundFailed(StageTooLate, NO_TIME)
             round_.leaves(call.leaving, began)
             leaving, own_texts = self._answering.leaves(began), round_.answered_texts
             try:
@@ -169,6 +166,19 @@ class Calls:
                 round_.slowest_call_ms = max(round_.slowest_call_ms, ms)
                 return Sent(reply, ms, self.room.in_flight, fit, leaving, span)
         raise failed
+
+    @asynccontextmanager
+    async def _in_room(self, round_: Round, call: Call) -> AsyncIterator[float]:
+        """Hold room for a call inside the block, which is told for how many ms it waited; its round is, in vain too."""
+        waits, asked, waited_ms = not self.room.has_room(call.texts, call.tokens), self._clock(), 0.0
+        async with AsyncExitStack() as held:
+            try:
+                await held.enter_async_context(self.room.hold(call.texts, call.tokens))
+            finally:
+                if waits:
+                    waited_ms = (self._clock() - asked) * 1000
+                    round_.room_ms = max(round_.room_ms or 0.0, waited_ms)
+            yield waited_ms
 
     def answered(self, round_: Round, call: Call, sent: Sent, *, pressed: bool) -> None:
         """Learn from a call whose scores count; ``pressed`` tells that the server has a queue, by its own account."""

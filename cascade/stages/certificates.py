@@ -6,18 +6,29 @@ import contextlib
 import re
 import ssl
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from cascade.errors import ConfigError
 
-__all__ = ["KeyPair", "Pem", "RenewedContext", "chain_faults", "client_context", "expires_at", "server_context"]
+__all__ = [
+    "KeyPair",
+    "Pem",
+    "RenewedContext",
+    "chain_faults",
+    "client_context",
+    "expires_at",
+    "in_short",
+    "server_context",
+]
 
 _MOST_BYTES: Final = 1_000_000
 _BLOCK: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _NO_CHECK_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME, which Python does not name."""
+_MOST_TOLD: Final = 3
 _FLIGHTS: Final = 8
 """More than a handshake has, of either version."""
 _WHY: Final = {
@@ -174,12 +185,18 @@ def chain_faults(pair: KeyPair, now: float) -> list[str]:
     return faults
 
 
+def in_short(faults: Sequence[str]) -> str:
+    """Return the first few of what is amiss, and how much more there is: a file may hold hundreds of certificates."""
+    more = len(faults) - _MOST_TOLD
+    return "; ".join([*faults[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
+
+
 def _shown(pair: KeyPair, server: ssl.SSLContext) -> dict[str, Any]:
     """Return what a listener's certificate says. Raises ConfigError for it and for the one that issued it, and names that."""
     try:
         return _handshake(pair, server, _trusting(ssl.PROTOCOL_TLS_CLIENT, pair))
     except ConfigError as error:
-        why = "; ".join([str(error), *chain_faults(pair, time.time())])
+        why = in_short([str(error), *chain_faults(pair, time.time())])
     raise ConfigError(why)
 
 

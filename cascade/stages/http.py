@@ -227,7 +227,10 @@ class HttpReranker:
         elapsed_ms = (self._clock() - started) * 1000
         sent = len(round_.left) if round_ else 0
         queue_ms = round_.queue_ms if round_ and kind is StageTimeout else None
-        raise kind(self._name, code, elapsed_ms=elapsed_ms, budget_ms=budget_ms, sent=sent, queue_ms=queue_ms)
+        room_ms = round_.room_ms if round_ else None
+        raise kind(
+            self._name, code, elapsed_ms=elapsed_ms, budget_ms=budget_ms, sent=sent, queue_ms=queue_ms, room_ms=room_ms
+        )
 
     def pair_tokens(
         self, query: Text, documents: Sequence[Text], *, deadline: Deadline, instruction: Text | None = None

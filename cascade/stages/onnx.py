@@ -17,8 +17,9 @@ from cascade.stages.engine.engine import Engine
 from cascade.stages.engine.invariance import TOLERANCE
 from cascade.stages.engine.readers import JointReader
 from cascade.stages.engine.workers import Workers
+from cascade.stages.graph.apart import exact_form_apart
 from cascade.stages.graph.exact import WhyExported
-from cascade.stages.onnx_loaded import LoadedCrossEncoder, logits
+from cascade.stages.onnx_loaded import LoadedCrossEncoder, Rewriting, logits
 from cascade.stages.onnx_model import DEFAULT_SESSION, SessionOptions
 from cascade.telemetry.logs import note
 from cascade.telemetry.work import NO_WORK_EVENTS, WorkEvents
@@ -34,7 +35,7 @@ class OnnxReranker(EmbeddedStage[float]):
     bit, and the same whether attention runs as exported or in its exact form. In ``token-budget`` mode pairs of about one length share a call, those of other requests too; a model whose scores
     move with its batch mates is refused in that mode at load. A document in several windows scores as its best one.
     ``loaded`` is a model that is loaded already, for a stage that differs from this one in the numbers of a batch alone; unset:
-    the stage loads its own.
+    the stage loads its own, and hands ``rewritten`` on to it.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class OnnxReranker(EmbeddedStage[float]):
         *,
         session: SessionOptions = DEFAULT_SESSION,
         loaded: LoadedCrossEncoder | None = None,
+        rewritten: Rewriting = exact_form_apart,
         events: WorkEvents = NO_WORK_EVENTS,
     ) -> None:
         super().__init__(name, spec, workers, clock, count_fault, session=session, events=events)
         self._onnx = spec
         self._batching = batching_of(spec.batching)
         self._loaded = loaded
+        self._rewritten = rewritten
         if loaded is not None and loaded.is_one_pair is not self._batching.is_one_pair:
             raise ValueError("a model is loaded for one pair a call, or for batches")
         self._attention: str | None = None
@@ -60,7 +63,7 @@ class OnnxReranker(EmbeddedStage[float]):
             self._most_characters *= spec.windows.most
 
     def _load(self) -> Engine[float]:
-        loaded = self._loaded or LoadedCrossEncoder(self._onnx, self._session)
+        loaded = self._loaded or LoadedCrossEncoder(self._onnx, self._session, rewritten=self._rewritten)
         self._check(loaded)
         self._weights_sha256 = loaded.model.weights_sha256
         why = loaded.why_exported

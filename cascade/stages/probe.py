@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from cascade.decision import DegradedReason
 from cascade.errors import StageError
 from cascade.guard.deadline import Deadline
 from cascade.guard.own_calls import own_calls
 from cascade.stages.base import Stage
 from cascade.text import Text
-from cascade.types import DegradedReason, ScoreSpace
+from cascade.types import ScoreSpace
 
 __all__ = ["Probe", "Verdict", "judge", "probe"]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from cascade.errors import NO_TIME
 from cascade.guard.breaker import Outcome
 
 __all__ = ["EVERY_REFUSED", "TURNED_AWAY", "VERDICTS", "Retry", "Verdict", "verdict_of"]
@@ -93,7 +94,7 @@ VERDICTS: Final = {
     "status_529": _NO_ROOM,
     # our own
     "breaker_open": _NOT_REACHED,
-    "no_time": _NOT_REACHED,
+    NO_TIME: _NOT_REACHED,
     "waiting_for_room": _NOT_REACHED,
 }
 """By the code of a StageError. A deadline that passes is judged by how long the server had (`HttpReranker`)."""

@@ -17,7 +17,7 @@ import orjson
 from cascade.errors import ConfigError, lacks_extra
 from cascade.policy.release import Weights
 
-__all__ = ["ModelFiles", "find_model"]
+__all__ = ["ModelFiles", "digest_of", "find_model"]
 
 _MODEL: Final = "model.onnx"
 _TOKENIZER: Final = "tokenizer.json"
@@ -45,14 +45,22 @@ class ModelFiles:
         """Tell whether the model's file is still the same, as far as that shows without reading it."""
         return _state_of(self.model) == self._state
 
-    def digest(self) -> str:
+    def digests(self) -> dict[str, str]:
         """Return the sha256 of all that scores come from: graph, weights in files beside it, and tokenizer, by name.
 
         What was checked is not worked out again. Raises ConfigError where a file cannot be read.
         """
         parts = {path.name: path for path in (self.model, self.tokenizer)} | _weights_beside(self.model)
-        told = {name: self.sha256.get(name) or _sha256(path) for name, path in parts.items()}
-        return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        return {name: self.sha256.get(name) or _sha256(path) for name, path in parts.items()}
+
+    def digest(self) -> str:
+        """Return one sha256 of these. Raises ConfigError."""
+        return digest_of(self.digests())
+
+
+def digest_of(digests: Mapping[str, str]) -> str:
+    """Return one sha256 of those of files by name."""
+    return hashlib.sha256(orjson.dumps(digests, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def find_model(weights: Weights) -> ModelFiles:

@@ -9,8 +9,9 @@ from typing import Final
 from prometheus_client import Counter, Histogram
 
 from cascade import __version__
+from cascade.decision import Decision
 from cascade.telemetry.declared import EXPERIMENTAL, SECONDS, STABLE, Declaring
-from cascade.types import Arm, Decision, StageName
+from cascade.types import Arm, StageName
 
 __all__ = ["ArmMetrics"]
 
@@ -33,6 +34,7 @@ class _OfArm:
 
     answered: Counter
     refused: Counter
+    abandoned: Counter
     late: Counter
     degraded: Counter
     seconds: Histogram
@@ -56,6 +58,9 @@ class ArmMetrics:
             "Decided requests by the arm of a rollout: answered, or refused because the caller wanted an error then",
             ["arm", "outcome"],
         )
+        abandoned = declare.counter(
+            EXPERIMENTAL, "cascade_arm_abandoned", "Requests whose caller went away before the answer, by arm", ["arm"]
+        )
         late = declare.counter(
             STABLE, "cascade_arm_late", "Decided requests that took longer than their deadline", ["arm"]
         )
@@ -74,6 +79,7 @@ class ArmMetrics:
             arm: _OfArm(
                 requests.labels(arm, "answered"),
                 requests.labels(arm, "refused"),
+                abandoned.labels(arm),
                 late.labels(arm),
                 degraded.labels(arm),
                 seconds.labels(arm),
@@ -115,6 +121,16 @@ class ArmMetrics:
             "cascade_rollout_state_unkept",
             "1 where the state of rollouts, which a restart goes on from, could not be written the last time",
         )
+        self._passed_over = declare.gauge(
+            EXPERIMENTAL,
+            "cascade_start_passed_over",
+            "Releases that this start could not serve, as long as what it serves in their place is the stable release",
+        )
+        self._desired_unusable = declare.gauge(
+            EXPERIMENTAL,
+            "cascade_desired_unusable",
+            "1 where what the watched source of releases names cannot be read or used: what served goes on",
+        )
         for counter, outcomes in (
             (self._shadow, _SHADOWED), (self._activations, _ACTIVATIONS), (self._rollouts, _ROLLOUTS),
         ):  # fmt: skip
@@ -139,6 +155,10 @@ class ArmMetrics:
     def refused(self, arm: Arm) -> None:
         """Count one request that the release of an arm does not take."""
         self._of[arm].refused.inc()
+
+    def abandoned(self, arm: Arm) -> None:
+        """Count one request whose caller left before the answer."""
+        self._of[arm].abandoned.inc()
 
     def serve(self, releases: Iterable[tuple[str, str, Arm]], share: float) -> None:
         """Show what is active, each as its name, digest and arm, and the share that the candidate answers."""
@@ -169,6 +189,14 @@ class ArmMetrics:
     def state_kept(self, good: bool) -> None:
         """Show whether the state that a restart goes on from was kept the last time."""
         self._state_unkept.set(not good)
+
+    def passed_over(self, releases: int) -> None:
+        """Show how many releases the start could not serve; 0 once another one than it chose is stable."""
+        self._passed_over.set(releases)
+
+    def desired_usable(self, good: bool) -> None:
+        """Show whether what the watched source names can be used; it can where none is watched."""
+        self._desired_unusable.set(not good)
 
     def shadowed(self, outcome: str) -> None:
         """Count a request that was offered to a shadow, by what became of it: one of a closed list."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from cascade.telemetry.declared import EXPERIMENTAL, SCORING, SECONDS, STABLE, Declaring
-from cascade.types import Arm, StageName
+from cascade.telemetry.declared import EXPERIMENTAL, SECONDS, STABLE, Declaring
+from cascade.types import SCORING, Arm, StageName
 
 __all__ = ["CacheMetrics"]
 

@@ -10,9 +10,8 @@ from typing import Final, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from cascade.telemetry.bulk_histogram import BulkHistogram
-from cascade.types import StageName
 
-__all__ = ["EXPERIMENTAL", "SCORING", "SECONDS", "STABLE", "Declared", "Declaring", "Stability"]
+__all__ = ["EXPERIMENTAL", "SECONDS", "STABLE", "Declared", "Declaring", "Stability"]
 
 Value = TypeVar("Value", bound=str)
 
@@ -27,7 +26,6 @@ class Stability(StrEnum):
 STABLE: Final = Stability.STABLE
 EXPERIMENTAL: Final = Stability.EXPERIMENTAL
 
-SCORING: Final = (StageName.SMALL, StageName.LARGE)
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,10 +10,16 @@ __all__ = ["keep_names", "why_not"]
 
 
 def keep_names(folder: Path) -> None:
-    """Return once the disk has what was renamed, made and removed in a folder until now. Raises OSError."""
+    """Return once the disk has what was renamed, made and removed in a folder until now. Raises OSError.
+
+    A file system that cannot be told so of a folder (some of networks) keeps names as it does.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
     finally:
         os.close(descriptor)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from cascade.telemetry.declared import EXPERIMENTAL, SCORING, STABLE, Declaring
-from cascade.types import BreakerState, RetryOutcome, StageName
+from cascade.telemetry.declared import EXPERIMENTAL, STABLE, Declaring
+from cascade.types import SCORING, BreakerState, RetryOutcome, StageName
 
 __all__ = ["GuardMetrics"]
 

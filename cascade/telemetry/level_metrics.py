@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from cascade.decision import Decision
 from cascade.telemetry.declared import EXPERIMENTAL, STABLE, Declaring
-from cascade.types import Decision, LevelReason
+from cascade.types import LevelReason
 
 __all__ = ["LevelMetrics"]
 

@@ -12,8 +12,9 @@ from typing import Any, BinaryIO, Final, Literal
 import orjson
 import structlog
 
+from cascade.decision import Decision, Round
 from cascade.telemetry.spans import trace_id_now
-from cascade.types import Decision, Dialect, Round, StageCost
+from cascade.types import Dialect, StageCost
 
 __all__ = [
     "UNWRITABLE",
@@ -27,7 +28,8 @@ __all__ = [
     "rounded",
 ]
 
-_ROUND_FIELDS: Final = tuple(item.name for item in fields(Round) if item.name not in {"cost", "top", "queue_ms"})
+_WAITS: Final = ("queue_ms", "room_ms")
+_ROUND_FIELDS: Final = tuple(item.name for item in fields(Round) if item.name not in {"cost", "top", *_WAITS})
 _COST_FIELDS: Final = tuple(item.name for item in fields(StageCost))
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 UNWRITABLE: Final = (OSError, ValueError)
@@ -173,7 +175,7 @@ def decision_record(decision: Decision) -> dict[str, Any]:
 
 def _round_record(item: Round) -> dict[str, Any]:
     record = {name: getattr(item, name) for name in _ROUND_FIELDS}
-    cost = {name: getattr(item.cost, name) for name in _COST_FIELDS} if item.cost else {"queue_ms": item.queue_ms}
+    cost = {name: getattr(item.cost or item, name) for name in (_COST_FIELDS if item.cost else _WAITS)}
     merged = {**record, **{key: value for key, value in cost.items() if value is not None}}
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in merged.items()}
 

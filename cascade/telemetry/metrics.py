@@ -9,6 +9,7 @@ from typing import Final
 from prometheus_client import disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from cascade.decision import Decision, DegradedReason, Round
 from cascade.telemetry.admission_metrics import AdmissionMetrics, KeyMetrics
 from cascade.telemetry.arm_metrics import ArmMetrics
 from cascade.telemetry.cache_metrics import CacheMetrics
@@ -22,7 +23,7 @@ from cascade.telemetry.record_log import DropReason
 from cascade.telemetry.stage_metrics import OUTCOMES, StageMetrics
 from cascade.telemetry.trace_metrics import TraceMetrics
 from cascade.telemetry.work_metrics import WorkMetrics
-from cascade.types import Decision, DegradedReason, Dialect, Round, StageName
+from cascade.types import Dialect, StageName
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 

@@ -5,15 +5,12 @@ Only what `span_schema` lists is sent, with the resource and the headers of Open
 
 from __future__ import annotations
 
-import io
 import logging
 import math
 import os
-import socket
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -36,6 +33,7 @@ from cascade import __version__
 from cascade.errors import ConfigError
 from cascade.telemetry.span_schema import SCHEMA, SCHEMA_KEY, SpanName, admitted
 from cascade.telemetry.spans import Span
+from cascade.telemetry.timed_connection import Until, timed
 from cascade.telemetry.trace_log import NotExported
 
 __all__ = ["OtelExport", "open_export"]
@@ -104,56 +102,24 @@ def _resource() -> Resource:
     return joined
 
 
-class _Reads(io.RawIOBase):
-    """Read from a socket until one time: each read alone could take as long as all of them may."""
-
-    def __init__(self, raw: io.RawIOBase, sock: socket.socket, until: float) -> None:
-        self._raw = raw
-        self._sock = sock
-        self._until = until
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        left_s = self._until - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        before = self._sock.gettimeout()
-        self._sock.settimeout(left_s)
-        try:
-            return self._raw.readinto(buffer)
-        finally:
-            self._sock.settimeout(before)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
 class _Adapter(HTTPAdapter):
-    """Connect as ever, and read answers, from their first byte on, until ``until``."""
+    """Have all of a request over by ``until``."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.until = math.inf
+        self.until = Until()
 
     def get_connection_with_tls_context(self, *args: Any, **named: Any) -> HTTPConnectionPool:
         pool = super().get_connection_with_tls_context(*args, **named)
         if "ConnectionCls" not in vars(pool):
-            pool.ConnectionCls = type("Connection", (pool.ConnectionCls,), {"response_class": self._answer})
+            pool.ConnectionCls = timed(pool.ConnectionCls, self.until)
         return pool
-
-    def _answer(self, sock: socket.socket, *args: Any, **named: Any) -> HTTPResponse:
-        answer = HTTPResponse(sock, *args, **named)
-        answer.fp = io.BufferedReader(_Reads(answer.fp.detach(), sock, self.until))
-        return answer
 
 
 class _Session(requests.Session):
     """Send to the one address: no redirect is followed, and no proxy or credential of the environment used.
 
-    Of an answer a bounded part is read, and the whole of it within a bounded time. ``why`` tells why the last one does not
+    Of an answer a bounded part is read, and all that a request takes has one time. ``why`` tells why the last one does not
     count, ``refused`` how many spans it refused in part.
     """
 
@@ -167,7 +133,7 @@ class _Session(requests.Session):
             self.mount(scheme, self._adapter)
 
     def request(self, *args: Any, **named: Any) -> requests.Response:
-        self._adapter.until = time.monotonic() + float(named["timeout"])
+        self._adapter.until.at = time.monotonic() + float(named["timeout"])
         try:
             response = super().request(*args, **named | {"stream": True, "allow_redirects": False})
             body = _beginning(response)

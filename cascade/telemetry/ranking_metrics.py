@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from cascade.decision import Action, Decision, Movement
 from cascade.telemetry.declared import EXPERIMENTAL, STABLE, Declaring
-from cascade.types import Action, Decision, Movement
 
 __all__ = ["RankingMetrics"]
 

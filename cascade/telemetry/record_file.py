@@ -65,7 +65,7 @@ class RecordFile:
     ``most_bytes`` bounds a file and ``files`` how many are kept, the one being written included: PATH.1 is the
     one before it. ``most_seconds`` bounds how old its first record gets, by ``clock``; None is for ever. Of a file that
     another process began that is told by the record's own time, held against ``now``. A file never
-    begins without the head of its first record. Where PATH was moved or removed by another, it is made anew. Only
+    begins without the head of its first record. Where PATH was moved, removed or cut short by another, it is begun anew. Only
     one process may write a file. Raises OSError.
     """
 
@@ -112,8 +112,8 @@ class RecordFile:
         self._heads.add(record.head)
 
     def current(self) -> int:
-        """Return the open file at the path, made anew where another took it away."""
-        return self._fd if self._fd is not None and self._is_at_path(self._fd) else self.open()
+        """Return the open file at the path, made anew where another took it away, or what was in it."""
+        return self._fd if self._fd is not None and self._is_as_left(self._fd) else self.open()
 
     def open(self) -> int:
         """Open the file to append to it, made where it is not there. ``opened`` counts how often."""
@@ -170,10 +170,10 @@ class RecordFile:
         head = b"" if record.head in self._heads else record.head
         return (b"\n" if self._torn else b"") + head + record.line
 
-    def _is_at_path(self, fd: int) -> bool:
+    def _is_as_left(self, fd: int) -> bool:
         with contextlib.suppress(FileNotFoundError):
             there, ours = self.path.stat(), os.fstat(fd)
-            return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+            return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) and ours.st_size >= self.size
         return False
 
     def _rotate(self) -> int:

@@ -101,7 +101,7 @@ class RecordLog:
                 break
             else:
                 self._keep(make)
-        self._file.close()
+        self._guarded(self._file.close)
 
     def _keep(self, make: Callable[[], Record]) -> None:
         try:

@@ -20,6 +20,8 @@ PARQUET_FORMAT: Final = "cascade-records-parquet/1"
 _NUMBERS: Final = "numbers"
 _PLACES: Final = "places"
 _WORDS: Final = "words"
+_NOT_IN_EACH: Final = ("trace_id", "outcome")
+"""What a line does not tell: of a request without a trace, and an old one of how it ended."""
 
 COLUMNS: Final[Mapping[str, str]] = {
     "head": "word",
@@ -31,6 +33,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "load_level": "word",
     "arm": "word",
     "of": "word",
+    "outcome": "word",
     "tenant": "word",
     "query_hash": "word",
     "candidates": "count",
@@ -167,8 +170,9 @@ def _told(row: Mapping[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {"kind": "decision"} | {name: row.get(name) for name in COLUMNS}
     at = told["time"]
     told["time"] = None if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds")
-    if told["trace_id"] is None:  # of a request without a trace a line does not tell
-        del told["trace_id"]
+    for name in _NOT_IN_EACH:
+        if told[name] is None:
+            del told[name]
     for name in ("signals", "channels"):
         told[name] = None if told[name] is None else dict(told[name])
     told["estimates"] = _record(told["estimates"], ESTIMATES)

@@ -34,8 +34,7 @@ class DecisionRecorder:
         if decided.beside is not None and decided.large:
             order, _ = merge(decided.decision.candidates, decided.small, decided.large)
             self._metrics.ranking.moved(movement(decided.small, order))
-        at = self._now()
-        self._log.offer(lambda: self._form.record(decided, at), _characters(decided.request))
+        self._log.offer(self._form.making(decided, self._now()), _characters(decided.request))
 
 
 def _characters(request: Request) -> int:

@@ -18,13 +18,14 @@ from typing import Any, Final, Protocol
 import orjson
 
 from cascade.calibration.calibrated import Calibration
+from cascade.decision import Decision, Round
 from cascade.policy.release import Release
 from cascade.policy.shadow import Shadow, shadow_decision
 from cascade.signals.query import classify, count_identifiers
 from cascade.telemetry.logs import decision_record, rounded
 from cascade.telemetry.record_file import Record
 from cascade.tokens import PAIR_OVERHEAD_TOKENS, estimate_tokens
-from cascade.types import Arm, Candidate, Decision, Request, Round
+from cascade.types import Arm, Candidate, Request
 
 __all__ = [
     "FORMAT",
@@ -101,7 +102,7 @@ def is_sampled(query_hash: str, share: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What all records of one release have in common. ``scorers`` tells fingerprint and server of each stage."""
+    """What all records of one release have in common. ``scorers`` tells what each stage is and its server says now: plain data, or frozen."""
 
     release: Release
     release_digest: str
@@ -112,7 +113,7 @@ class Source:
 
 
 class RecordFormat:
-    """Write the records of one source. It works where the file is written, off the answers' path."""
+    """Write the records of one source."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -120,11 +121,20 @@ class RecordFormat:
 
     def record(self, decided: Decided, at: datetime) -> Record:
         """Return the line of a decided request, and the head that it stands under."""
-        head = self._head()
-        told = {"kind": "decision", "head": head["id"], "time": at.isoformat(timespec="milliseconds")}
-        return Record(_line(head), _line(told | self._decision(decided)))
+        return self.making(decided, at)()
 
-    def _head(self) -> dict[str, Any]:
+    def making(self, decided: Decided, at: datetime) -> Callable[[], Record]:
+        """Return what makes the record, off the answers' path; what its servers say of themselves is looked at now."""
+        scorers = self.source.scorers()
+
+        def make() -> Record:
+            head = self._head(scorers)
+            told = {"kind": "decision", "head": head["id"], "time": at.isoformat(timespec="milliseconds")}
+            return Record(_line(head), _line(told | self._decision(decided)))
+
+        return make
+
+    def _head(self, scorers: Mapping[str, Any]) -> dict[str, Any]:
         source = self.source
         told: dict[str, Any] = {
             "format": FORMAT,
@@ -133,7 +143,7 @@ class RecordFormat:
             "policy_digest": source.policy_digest,
             "mode": source.release.mode,
             "key": self._key,
-            "scorers": source.scorers(),
+            "scorers": scorers,
         }
         return {"kind": "head", "id": hashlib.sha256(_line(told)).hexdigest()[:16]} | told
 
@@ -148,6 +158,7 @@ class RecordFormat:
         told |= {
             "arm": decision.arm,
             "of": decided.assigned.of,
+            "outcome": "refused" if decision.degraded and decided.release.refuses(request) else "answered",
             "sample": self.source.sample,
             "propensity": self.source.sample * decided.assigned.probability,
             "q_class": classify(query, identifiers),

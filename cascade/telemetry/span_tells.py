@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cascade.decision import Decision, Round
 from cascade.telemetry.span_schema import OPERATION, Attribute
 from cascade.telemetry.spans import NOTHING, Opened
-from cascade.types import Decision, Fingerprint, Round
+from cascade.types import Fingerprint
 
 __all__ = ["tell_decision", "tell_round"]
 
@@ -50,6 +51,7 @@ def tell_round(span: Opened, rounds: Sequence[Round], fingerprint: Fingerprint) 
     if done.outcome != "ok":
         span.fail(done.code)
     span.set(Attribute.QUEUE_MS, done.queue_ms)
+    span.set(Attribute.ROOM_MS, done.room_ms)
     cost = done.cost
     if cost is None:
         return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from cascade.telemetry.declared import EXPERIMENTAL, SCORING, SECONDS, STABLE, Declaring
-from cascade.types import DegradedReason, Round
+from cascade.decision import DegradedReason, Round
+from cascade.telemetry.declared import EXPERIMENTAL, SECONDS, STABLE, Declaring
+from cascade.types import SCORING
 
 __all__ = ["OUTCOMES", "StageMetrics"]
 
@@ -70,7 +71,7 @@ class StageMetrics:
         room = declare.histograms(
             EXPERIMENTAL,
             "cascade_stage_room_seconds",
-            "Time that a round waited here for room among the texts in flight at its server, where it had to",
+            "Time that a round waited here for room among the texts in flight at its server, where it had to; of one that failed too",
             "stage",
             SCORING,
             buckets=SECONDS,
@@ -83,16 +84,18 @@ class StageMetrics:
             SCORING,
             buckets=SECONDS,
         )
-        self._queue = queue
+        self._queue, self._room = queue, room
         self._parts = (("queue_ms", queue), ("room_ms", room), ("compute_ms", compute))
 
     def observe(self, item: Round) -> None:
         """Count a round."""
         self._rounds[item.stage, item.outcome].inc()
-        if item.left or item.queue_ms is not None:  # else it took no time, and would make the stage look fast
+        waits = ((self._queue, item.queue_ms), (self._room, item.room_ms))
+        waited = [(histograms, ms) for histograms, ms in waits if ms is not None]
+        if item.left or waited:  # else it took no time, and would make the stage look fast
             self._seconds[item.stage].observe(item.elapsed_ms / 1000)
-        if item.queue_ms is not None:
-            self._queue[item.stage].observe(item.queue_ms / 1000)
+        for histograms, ms in waited:
+            histograms[item.stage].observe(ms / 1000)
         cost = item.cost
         if cost is None:
             return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from cascade.telemetry.declared import EXPERIMENTAL, SCORING, STABLE, Declaring
+from cascade.telemetry.declared import EXPERIMENTAL, STABLE, Declaring
 from cascade.telemetry.work import Counted, Ran, ReadPairs, WorkEvents
-from cascade.types import StageName
+from cascade.types import SCORING, StageName
 
 __all__ = ["WorkMetrics"]
 

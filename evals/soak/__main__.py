@@ -33,7 +33,7 @@ from evals.soak.proxy import Proxy, proxy_before
 from evals.soak.requests import CANARY, DEPTHS, TOP_M, TOTAL_MS, score_by
 from evals.soak.verdict import Run, tables, told, wrong_with
 
-__all__ = ["main", "release"]
+__all__ = ["QUERIES", "main", "release"]
 
 SALTS: Final = ("small", "large")
 _FAKES: Final[dict[str, type[FakeServer]]] = {
@@ -46,6 +46,8 @@ _WARM_S: Final = 5.0
 _QUIET_S: Final = 7.0
 """Longer than a connection is kept without use, at either side."""
 _RECOVERY_S: Final = 25.0
+QUERIES: Final = {"off": 1000, "memory": 5}
+"""How many there are, by the cache: few, so that pairs come again."""
 
 
 def release(adapters: tuple[str, str], urls: tuple[str, str], mode: str = "cascade") -> dict[str, Any]:
@@ -103,7 +105,9 @@ def _prepare(given: argparse.Namespace, folder: Path, urls: tuple[str, str]) -> 
     settings = {
         "port": given.port,
         "admin_port": given.admin_port,
-        "cache": "off",
+        "cache": given.cache,
+        "cache_ttl_seconds": 10.0,  # so short that most calls leave all the same
+        "cache_bytes": 1_000_000,  # and so little that some scores are pushed out
         "release": str(folder / "release.yaml"),
         "log_level": "debug",
         "log_file": str(folder / "log"),
@@ -142,10 +146,12 @@ async def _served(given: argparse.Namespace, folder: Path, proxies: list[Proxy])
 
 async def _run(given: argparse.Namespace, folder: Path, proxies: list[Proxy], pid: int) -> Run:
     url, admin = (f"http://127.0.0.1:{port}" for port in (given.port, given.admin_port))
-    run = Run(began=time.strftime("%Y-%m-%d %H:%M", time.gmtime()), load_before=os.getloadavg())
+    began_at = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+    run = Run(began=began_at, load_before=os.getloadavg(), cached=given.cache != "off")
 
     def clients(part: str, leave_share: float = 0.0) -> Clients:
-        return Clients(url, f"{given.seed} {part}", SALTS, leave_share, given.mode == "observe")
+        observes, queries = given.mode == "observe", QUERIES[given.cache]
+        return Clients(url, f"{given.seed} {part}", SALTS, leave_share, observes, queries)
 
     async def ask_for(asking: Clients, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -220,6 +226,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--slack-ms", type=float, default=50.0, help="after the deadline, on the way and in real time")
     parser.add_argument("--servers", default="tei,vllm", help=f"small and large, of {', '.join(_FAKES)}")
     parser.add_argument("--mode", choices=("cascade", "observe"), default="cascade", help="the release's")
+    parser.add_argument("--cache", choices=tuple(QUERIES), default="off", help="whether scores are kept")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave log and records there")
     given = parser.parse_args(arguments)
@@ -242,6 +249,7 @@ def main(arguments: list[str] | None = None) -> int:
         "rate": given.rate,
         "servers": given.servers,
         "mode": given.mode,
+        "cache": given.cache,
         "machine": f"{os.cpu_count()} x {platform.machine()}, {platform.python_version()}",
     }
     print(tables(run, slack_ms=given.slack_ms))

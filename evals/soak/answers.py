@@ -103,7 +103,7 @@ def _errors(echo: bytes) -> list[bytes]:
 
 
 def _miscounted(fault: Fault, body: bytes) -> bytes:
-    """Spoil one item of an answer with scores; another answer stays as it is."""
+    """Spoil one item of an answer that is a list, and give scores to other items: none of them may count, nor be kept."""
     try:
         whole = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -111,7 +111,10 @@ def _miscounted(fault: Fault, body: bytes) -> bytes:
     items = whole if isinstance(whole, list) else whole.get("results") or whole.get("data")
     if not items or not isinstance(items[0], dict):
         return body
-    place = int(fault.part * len(items))
+    place, name = int(fault.part * len(items)), "relevance_score" if "relevance_score" in items[0] else "score"
+    if name in items[0]:
+        for item, score in zip(items, [item[name] for item in reversed(items)], strict=True):
+            item[name] = score
     match fault.kind:
         case FaultKind.TOO_FEW:
             del items[place : None if fault.variant % 2 else place + 1]
@@ -123,6 +126,6 @@ def _miscounted(fault: Fault, body: bytes) -> bytes:
             items[place]["index"] = "spoiled"
             return orjson.dumps(whole).replace(b'"spoiled"', _NO_INDEX[fault.variant % len(_NO_INDEX)])
         case _:
-            items[place]["relevance_score" if "relevance_score" in items[place] else "score"] = "spoiled"
+            items[place][name] = "spoiled"
             return orjson.dumps(whole).replace(b'"spoiled"', _NO_NUMBER[fault.variant % len(_NO_NUMBER)])
     return orjson.dumps(whole)

@@ -47,6 +47,7 @@ class Clients:
     servers: Sequence[str]
     leave_share: float = 0.0
     observe: bool = False
+    queries: int = 1000
     seen: list[Seen] = field(default_factory=list)
     left: Counter[FaultKind] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
@@ -66,7 +67,7 @@ class Clients:
             while goes_on():
                 due += drawn.expovariate(rate)
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
-                asked = draw_request(drawn)
+                asked = draw_request(drawn, queries=self.queries)
                 leaves, part = drawn.random() < self.leave_share, drawn.random()
                 if leaves and part < 0.25:
                     group.create_task(self._leave_in_body(asked, part * 4))

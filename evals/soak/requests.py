@@ -12,7 +12,7 @@ from zlib import crc32
 
 import orjson
 
-from cascade.types import DegradedReason
+from cascade.decision import DegradedReason
 
 __all__ = ["CANARY", "DEPTHS", "TOP_M", "TOTAL_MS", "Asked", "Judged", "draw_request", "judge", "score_by"]
 
@@ -34,6 +34,7 @@ class Asked:
 
     dialect: str
     path: str
+    query: str
     texts: tuple[str, ...]
     top_n: int | None
     deadline_ms: float
@@ -53,18 +54,23 @@ class Judged:
 
 
 def score_by(salt: str) -> Callable[[str, str], float]:
-    """Return scores by a document's first word alone: what was clipped keeps its score, and equal ones tie."""
-    return lambda query, text: (crc32(f"{salt}{text.split(' ', 1)[0]}".encode()) % 800) / 100 - 4
+    """Return scores by a query's last word and a document's first: what was clipped keeps its score, and equal ones tie."""
+
+    def score(query: str, text: str) -> float:
+        words = f"{salt} {query.rpartition(' ')[2]} {text.partition(' ')[0]}"
+        return (crc32(words.encode()) % 800) / 100 - 4
+
+    return score
 
 
-def draw_request(drawn: random.Random) -> Asked:
-    """Return a request in one of the dialects, with blanks, repetitions and all kinds of deadlines."""
+def draw_request(drawn: random.Random, *, queries: int = 1000) -> Asked:
+    """Return a request in one of the dialects, of so many queries, with blanks, repetitions and all kinds of deadlines."""
     texts = [_text(drawn) for _ in range(drawn.randint(1, _MOST_DOCUMENTS))]
     dialect = drawn.choice(("native", "native", "tei", "vllm", "vllm-score"))
     top_n = drawn.choice((None, None, 1, 10)) if dialect in {"native", "vllm"} else None
     deadline_ms = drawn.choice(_DEADLINES_MS)
     fail_closed = drawn.random() < 0.04
-    query = f"what is {CANARY} {drawn.randrange(1000)}"
+    query = f"what is {CANARY} {drawn.randrange(queries)}"
     headers = {"content-type": "application/json"}
     if deadline_ms is not None:
         headers["x-request-timeout-ms"] = str(deadline_ms)
@@ -84,7 +90,7 @@ def draw_request(drawn: random.Random) -> Asked:
     if top_n is not None:
         body["top_n"] = top_n
     asked_ms = TOTAL_MS if deadline_ms is None else float(deadline_ms)
-    return Asked(dialect, path, tuple(texts), top_n, asked_ms, fail_closed, orjson.dumps(body), headers)
+    return Asked(dialect, path, query, tuple(texts), top_n, asked_ms, fail_closed, orjson.dumps(body), headers)
 
 
 def _text(drawn: random.Random) -> str:
@@ -152,20 +158,20 @@ def _wrong_with(
         found.append("scores that rise")
     if int(headers.get("x-cascade-excluded", "0")) > sum(not text.strip() for text in asked.texts):
         return found  # documents that a server refused may be anywhere behind
-    expected = _orders(asked.texts, stage, servers, whole=not degraded, observe=observe)
+    expected = _orders(asked, stage, servers, whole=not degraded, observe=observe)
     if order not in [each[: asked.top_n] for each in expected]:
         found.append(f"not an order of stage {stage}{'' if degraded else ', and not degraded'}")
     return found
 
 
-def _orders(texts: Sequence[str], stage: str, servers: Sequence[str], *, whole: bool, observe: bool) -> list[list[int]]:
+def _orders(asked: Asked, stage: str, servers: Sequence[str], *, whole: bool, observe: bool) -> list[list[int]]:
     """Return the orders that a stage may have made; ``whole`` where every stage answered."""
-    small, large = map(score_by, servers)
+    texts, (small, large) = asked.texts, map(score_by, servers)
     first = list(range(len(texts)))
     scored = [i for i in first if texts[i].strip()]
 
     def ranked(of: Iterable[int], score: Callable[[str, str], float]) -> list[int]:
-        return sorted(of, key=lambda index: (-score("", texts[index]), index))
+        return sorted(of, key=lambda index: (-score(asked.query, texts[index]), index))
 
     def over(block: list[int], rest: Iterable[int]) -> list[int]:
         return block + [index for index in rest if index not in block]

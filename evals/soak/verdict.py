@@ -31,6 +31,7 @@ class Run:
 
     began: str
     load_before: tuple[float, float, float]
+    cached: bool = False
     warm: Clients = field(default_factory=_nobody)
     soak: Clients = field(default_factory=_nobody)
     after: Clients = field(default_factory=_nobody)
@@ -61,6 +62,8 @@ def wrong_with(run: Run, *, slack_ms: float) -> list[str]:
     found += [f"text in {name}, {count} times" for name, count in run.leaks.items() if count]
     if faults := _metric(run.metrics, "cascade_internal_faults_total"):
         found.append(f"{faults:.0f} internal faults; {run.fault_lines} lines of the log tell of them")
+    if run.cached and not _kept(run)["hit"]:
+        found.append("no score came from the cache")
     return [*found, *_left(run)]
 
 
@@ -184,6 +187,11 @@ def tables(run: Run, *, slack_ms: float) -> str:
         f"lateness: {_lateness(run, slack_ms)}; own lag {_own_lag_ms(run)} ms at most",
         "",
     ]
+    if run.cached:
+        lines += [
+            "scores asked of the cache: " + ", ".join(f"{count:.0f} {what}" for what, count in _kept(run).items()),
+            "",
+        ]
     lines += ["| second | memory, MB | descriptors | sockets | threads |", "|---|---|---|---|---|"]
     step = max(1, len(run.held) // 12)
     shown = [*([run.before[0]] if run.before else []), *run.held[::step], *([run.end[0]] if run.end else [])]
@@ -228,15 +236,21 @@ def _lateness(run: Run, slack_ms: float) -> dict[str, float]:
     }
 
 
-def _metric(text: str, name: str) -> float:
-    values = re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", text, re.MULTILINE)
+def _metric(text: str, name: str, label: str = "") -> float:
+    values = re.findall(rf"^{name}(?:\{{.*{label}.*\}})? (\S+)$", text, re.MULTILINE)
     return sum(map(float, values))
+
+
+def _kept(run: Run) -> dict[str, float]:
+    """Return what became of the documents whose score the cache was asked for."""
+    outcomes = ("hit", "shared", "miss", "fault")
+    return {each: _metric(run.metrics, "cascade_cache_lookups_total", f'outcome="{each}"') for each in outcomes}
 
 
 def _counted(text: str) -> Mapping[str, float]:
     """Return the samples that tell of guards and faults."""
     wanted = re.compile(
-        r"^(cascade_(?:retries|breaker_changes|internal_faults|admission|level_steps|abandoned)\S*) (\S+)$"
+        r"^(cascade_(?:retries|breaker_changes|internal_faults|admission|level_steps|abandoned|cache)\S*) (\S+)$"
     )
     found = (wanted.match(line) for line in text.splitlines())
     return {match[1]: float(match[2]) for match in found if match is not None}

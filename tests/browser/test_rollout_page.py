@@ -2,104 +2,28 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-import yaml
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, expect
 
-from cascade.server.gate import open_access
-from cascade.server.keys import hash_of
-from cascade.telemetry.logs import configure_logging
-from cascade.types import Arm, DegradedReason
-from tests.logs import logging_given_back
+from cascade.decision import DegradedReason
+from cascade.types import Arm
+from tests.browser.conftest import Show, look_again
 from tests.rollout.desk_fakes import decision
-from tests.server.admin_listener import Listener, admin_listener
-from tests.server.rollout_desk import CANDIDATE, STABLE, FakeDesk, entry, guardrails, idle, running, turned_down
-from tests.server.sidecar import LEVELS, release_of
+from tests.server.admin_listener import Listener
+from tests.server.rollout_desk import CANDIDATE, STABLE, entry, guardrails, idle, put_off, running, turned_down
+from tests.server.sidecar import LEVELS
 
 pytestmark = pytest.mark.browser
 
 _HOSTILE: Final = '<img src=x onerror="alert(1)"><script>alert(2)</script>'
-_LOOK_MS: Final = 2100
 _SECTIONS: Final = ("standing", "releases", "guardrails", "decisions", "past")
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """An open page; ``said`` is what it wrote to the console, ``strayed`` what it asked of anybody else."""
-
-    page: Page
-    said: list[str] = field(default_factory=list)
-    strayed: list[str] = field(default_factory=list)
-
-
-Show = Callable[..., Shown]
-
-
-@pytest.fixture(autouse=True)
-def _log_of_its_own() -> Iterator[None]:
-    with logging_given_back():
-        configure_logging("info", io.BytesIO())
-        yield
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Listener]:
-    """Serve a release with load levels, once for all tests."""
-    with admin_listener(release=release_of(levels=LEVELS, release=STABLE["release"])) as made:
-        yield made
-
-
-@pytest.fixture
-def listener(served: Listener) -> Listener:
-    """Give the listener with a rollout under way."""
-    return served.afresh(FakeDesk(running(stable=STABLE | {"digest": "sha256:release"})))
-
-
-@pytest.fixture
-def show(browser: Browser) -> Iterator[Show]:
-    """Give a function that opens the page of a listener; afterwards no page may have complained, or asked elsewhere."""
-    pages: list[tuple[Shown, int]] = []
-
-    def open_page(listener: Listener, width: int = 1200, scheme: Any = "light", complaints: int = 0) -> Shown:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        made = Shown(context.new_page())
-
-        def route(route: Route) -> None:
-            if route.request.url.startswith(f"{listener.url}/"):
-                route.continue_()
-            else:
-                made.strayed.append(route.request.url)
-                route.abort()
-
-        made.page.clock.install()
-        made.page.route("**/*", route)
-        made.page.on("console", lambda message: made.said.append(message.text))
-        made.page.on("pageerror", lambda error: made.said.append(str(error)))
-        made.page.on("dialog", lambda dialog: made.said.append(dialog.message))
-        made.page.goto(f"{listener.url}/ui")
-        pages.append((made, complaints))
-        return made
-
-    yield open_page
-    for made, complaints in pages:
-        made.page.context.close()
-        assert made.strayed == []
-        assert all(each.startswith("Failed to load resource") for each in made.said)
-        assert (len(made.said) > 0) == (complaints > 0), made.said
 
 
 def _row(page: Page, section: str, head: str) -> Locator:
     return page.locator(f"#{section} tbody tr", has=page.get_by_role("rowheader", name=head, exact=True))
-
-
-def _look_again(page: Page) -> None:
-    page.clock.run_for(_LOOK_MS)
 
 
 def test_a_rollout_under_way_is_shown(show: Show, listener: Listener) -> None:
@@ -153,7 +77,7 @@ def test_the_page_follows(show: Show, listener: Listener) -> None:
     expect(fold.locator("table")).to_be_visible()
     listener.desk.told = running(step=2)
     listener.desk.entries = [entry("advanced", share=0.25, at="2026-11-30T09:30:00Z"), *listener.desk.entries]
-    _look_again(page)
+    look_again(page)
     expect(page.get_by_role("heading", level=2).first).to_have_text("r-2026-11 decides 25% of the traffic")
     expect(page.locator("#past > div > ol > li")).to_have_count(2)
     expect(page.locator("#past details").nth(0)).not_to_have_attribute("open", "")
@@ -161,7 +85,7 @@ def test_the_page_follows(show: Show, listener: Listener) -> None:
     assert page.evaluate("document.activeElement.closest('li') === document.querySelectorAll('#past ol > li')[1]")
     listener.desk.told = turned_down()
     listener.desk.entries = [entry(), *listener.desk.entries]
-    _look_again(page)
+    look_again(page)
     expect(page.get_by_role("heading", level=2).first).to_have_text("r-2026-11 was rolled back")
     expect(page.locator("#standing")).to_contain_text("late: it is shown to be beyond its limit")
     expect(page.locator("#guardrails caption")).to_have_text("r-2026-11, as it stood when it was rolled back")
@@ -177,6 +101,34 @@ def test_the_page_follows(show: Show, listener: Listener) -> None:
         == page.locator("#decisions .absent").count()
         == 1
     )
+
+
+def test_a_refusal_says_when_it_is_tried_again_and_a_state_that_is_not_kept_why(show: Show, listener: Listener) -> None:
+    """Neither is told where there is none."""
+    listener.desk.told = put_off() | {"state_fault": _HOSTILE}
+    page = show(listener).page
+    standing = page.locator("#standing")
+    expect(standing).to_contain_text("small: no answer")
+    expect(standing.locator("p", has_text="It is tried again at").locator("time")).to_have_attribute(
+        "datetime", "2026-11-30T09:25:30.000Z"
+    )
+    expect(standing.locator(".alert")).to_have_text(
+        f"The state of rollouts cannot be kept: {_HOSTILE}. A restart goes on from what was kept last."
+    )
+    listener.desk.told = turned_down("refused", step="probe")
+    look_again(page)
+    expect(standing.locator(".alert")).to_have_count(0)
+    expect(standing).not_to_contain_text("tried again")
+
+
+@pytest.mark.parametrize("state", ["aborted", "replaced"])
+def test_what_took_the_place_of_a_candidate_leaves_its_evidence(show: Show, listener: Listener, state: str) -> None:
+    """As a rollback does: the guardrails stay as they stood when it ended."""
+    listener.desk.told = turned_down(state)
+    listener.desk.entries = [entry(state)]
+    page = show(listener).page
+    expect(page.locator("#guardrails caption")).to_have_text(f"r-2026-11, as it stood when it was {state}")
+    expect(page.locator("#past .chip").first).to_have_class("chip warn")
 
 
 @pytest.mark.parametrize(
@@ -231,74 +183,6 @@ def test_hostile_names_stay_text(show: Show, listener: Listener) -> None:
         expect(page.locator(f"#{section}")).to_contain_text(_HOSTILE)
     expect(page.locator("#decisions tbody tr").get_by_text(_HOSTILE, exact=True)).to_have_count(2)
     assert page.locator("main img, main script").count() == 0
-
-
-def test_a_key_is_asked_for_and_kept_for_the_tab(show: Show, listener: Listener, tmp_path: Path) -> None:
-    """A wrong one is told so; a right one shows the rollout, also when the page is loaded again, until it is forgotten."""
-    keys = [
-        {"name": name, "sha256": hash_of(name).hex(), "rights": [right]}
-        for name, right in (("good", "read"), ("api", "rerank"))
-    ]
-    file = tmp_path / "keys.yaml"
-    file.write_text(yaml.safe_dump({"keys": keys}), encoding="utf-8")
-    access = open_access(file, "admin", "admin_keys_file", listener.service.metrics.keys)
-    with admin_listener(FakeDesk(running()), admin_access=access) as guarded:
-        page = show(guarded, complaints=2).page
-        field = page.get_by_label("Admin key")
-        expect(field).to_be_focused()
-        expect(page.get_by_role("main")).to_be_hidden()
-        for given, said in (
-            ("two words", "A key has no spaces"),
-            ("wrong", "This key is not known here"),
-            ("api", "This key may not read"),
-        ):
-            field.fill(given)
-            page.keyboard.press("Enter")
-            expect(page.locator("#wrong")).to_contain_text(said)
-            expect(field).to_be_focused()
-            assert field.input_value() == ""
-        field.fill("good")
-        page.get_by_role("button", name="Look").click()
-        expect(page.locator("#standing h2")).to_contain_text("r-2026-11 decides 5% of the traffic")
-        assert "good" not in page.url
-        page.reload()
-        expect(page.locator("#standing h2")).to_contain_text("r-2026-11 decides 5% of the traffic")
-        assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
-        page.get_by_role("button", name="Forget the key").click()
-        expect(field).to_be_focused()
-        expect(page.get_by_role("main")).to_be_hidden()
-        assert page.locator("#standing").inner_text() == ""
-        assert page.evaluate("sessionStorage.length") == 0
-
-
-def test_a_sidecar_that_is_away_is_told_and_seen_again(show: Show, listener: Listener) -> None:
-    """What was seen last stays, marked as old."""
-    page = show(listener, complaints=1).page
-    expect(page.locator("#live")).to_have_text("live")
-    desk, listener.service.desk = listener.service.desk, None
-    _look_again(page)
-    expect(page.get_by_role("alert").filter(has_text="No news")).to_contain_text("this process rolls out no releases")
-    expect(page.locator("#live")).to_have_text("no answer")
-    expect(page.locator("#standing h2")).to_contain_text("r-2026-11 decides")
-    expect(page.locator("main")).to_have_class("stale")
-    listener.service.desk = desk
-    _look_again(page)
-    expect(page.locator("#live")).to_have_text("live")
-    expect(page.locator("#trouble")).to_be_hidden()
-
-
-def test_looking_can_be_paused(show: Show, listener: Listener) -> None:
-    """Nothing moves meanwhile; then it goes on."""
-    page = show(listener).page
-    expect(page.locator("#live")).to_have_text("live")
-    button = page.get_by_role("button", name="Pause")
-    button.click()
-    expect(page.locator("#live")).to_have_text("paused")
-    listener.desk.told = turned_down()
-    _look_again(page)
-    expect(page.locator("#standing h2")).to_contain_text("decides 5%")
-    page.get_by_role("button", name="Go on").click()
-    expect(page.locator("#standing h2")).to_contain_text("was rolled back")
 
 
 @pytest.mark.parametrize("width", [360, 1200])

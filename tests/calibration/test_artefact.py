@@ -101,6 +101,17 @@ def test_a_fault_names_its_key_and_never_a_value(change: Callable[[dict[str, Any
     assert _SECRET not in str(raised.value)
 
 
+def test_keys_that_anybody_wrote_are_told_in_bounds() -> None:
+    """An error goes into logs and onto terminals: keys are cut, signs of control are none, and not all of many are told."""
+    plain = _plain() | {f"\x1b[31m{number}\n{'x' * 10_000}": 0 for number in range(100)}
+    with pytest.raises(ConfigError) as raised:
+        parse_artefact(json.dumps(plain).encode(), "a.json")
+    told = str(raised.value)
+    assert told.isprintable()
+    assert len(told) < 3000
+    assert told.endswith("; and 90 more")
+
+
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b'{"format": NaN}', b"[" * 10_000])
 def test_what_is_not_json_of_an_artefact_is_refused(data: bytes) -> None:
     """One sentence, whatever the bytes."""

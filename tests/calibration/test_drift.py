@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from cascade.calibration.artefact import Reference, ReferenceBins, artefact_digest, parse_artefact
 from cascade.calibration.calibrated import Calibration
 from cascade.calibration.drift import LEAST_ANSWERS, MOST_ANSWERS, CalibrationDrift
+from cascade.decision import Estimates
 from cascade.statistics.drift import bin_edges, bin_shares, stability_index
 from cascade.testing.calibration import scripted_artefact
-from cascade.types import Estimates, ScoreSpace
+from cascade.types import ScoreSpace
 from tests.telemetry.decisions import decision
 
 _FITTED = np.random.default_rng(3).normal(size=500)

@@ -12,11 +12,12 @@ import pytest
 from cascade.capacity.demand import Basis
 from cascade.capacity.distribution import Distribution
 from cascade.capacity.record_traffic import Digests, Recorded, traffic_of_records
+from cascade.decision import Level
 from cascade.errors import ConfigError
 from cascade.replay.record_lines import Lines
 from cascade.telemetry.records import Decided, RecordFormat, Source
 from cascade.text import Text
-from cascade.types import Candidate, Level, Request, StageName
+from cascade.types import Candidate, Request, StageName
 from tests.capacity.made import made_release, record, records_head
 from tests.replay.records import write_records
 from tests.telemetry.decisions import decision, round_of

@@ -12,9 +12,10 @@ from cascade.capacity.planning import PlannedLevel, make_plan
 from cascade.capacity.scrape import Scrape, read_scrape
 from cascade.capacity.scraped_traffic import Scraped, traffic_of_scrapes
 from cascade.capacity.traffic import OverLength, Window
+from cascade.decision import DegradedReason, Level
 from cascade.errors import ConfigError
 from cascade.telemetry.work import Counted, ReadPairs
-from cascade.types import Arm, DegradedReason, Level, StageCost, StageName
+from cascade.types import Arm, StageCost, StageName
 from tests.capacity.made import made_release, made_throughputs
 from tests.capacity.scraped import Counting
 from tests.telemetry.decisions import decision, round_of

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from cascade.cli.explain import explain
 from cascade.cli.explain_meanings import ACTIONS, ARMS, DEGRADED, DEPTH_REASONS, MISFITS, meaning
+from cascade.decision import Action, Decision, DegradedReason, Estimates, Level
 from cascade.errors import ConfigError
 from cascade.policy.depth import DepthReason
 from cascade.policy.release import parse_release, release_digest
@@ -26,19 +27,7 @@ from cascade.telemetry.record_parquet import record_schema, record_table, writer
 from cascade.telemetry.records import Assignment, Decided, RecordFormat, Source
 from cascade.testing.calibration import scripted_calibration
 from cascade.text import Text
-from cascade.types import (
-    Action,
-    Arm,
-    Candidate,
-    Decision,
-    DegradedReason,
-    Estimates,
-    Level,
-    QueryClass,
-    Request,
-    StageCost,
-    StageName,
-)
+from cascade.types import Arm, Candidate, QueryClass, Request, StageCost, StageName
 from tests.logs import logging_given_back
 from tests.scenario import release_data
 from tests.telemetry.decisions import decision, round_of
@@ -129,7 +118,7 @@ def test_a_decision_is_explained_in_words(tmp_path: Path) -> None:
         f"release    mine, {release_digest(_DATA)}, mode cascade",
         "           load level calm",
         "           arm stable: the release that answers whatever no canary does",
-        "           recorded are 0.5 of the queries; this arm had a probability of 1",
+        "           recorded are 50% of the queries; this arm had a probability of 1",
         "depth      10 of 12 candidates: the same for every query",
         "signals    bm25.gap 0.5",
         "action     cluster: the candidates that were worth their price go to the large stage",
@@ -149,6 +138,17 @@ def test_a_decision_is_explained_in_words(tmp_path: Path) -> None:
         "           4 of the first five places hold another candidate than in first-stage order",
         "           30.1 ms in all, 1.0 ms of them without a stage being waited for",
     ]
+
+
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [(1.0, "all queries"), (0.999, "99.9% of the queries"), (0.00025, "0.025% of the queries")],
+)
+def test_the_share_that_is_recorded_is_told_in_words(sample: float, said: str) -> None:
+    """All of them are not 1 of them."""
+    told = orjson.loads(_record().line) | {"sample": sample, "propensity": sample}
+    lines = _run("-", stdin=orjson.dumps(told))
+    assert f"recorded are {said}; this arm had a probability of 1" in lines
 
 
 def test_what_came_from_the_cache_is_told(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_the_shadow_stands_beside_what_it_shadows(tmp_path: Path, asked: str, sh
         assert (
             "           arm shadow answered: scored beside the answer of another release; nobody waited for it" in told
         )
-        assert "           recorded are 0.5 of the queries; this arm had a probability of 0.01" in told
+        assert "           recorded are 50% of the queries; this arm had a probability of 0.01" in told
 
 
 @pytest.mark.parametrize("asked", ["answered", "beside"])
@@ -346,6 +346,26 @@ def test_a_line_on_stdin_is_explained() -> None:
     assert "left out   3 candidates were blank or refused by a stage" in told
     assert "rounds     none: no stage was asked" in told
     assert "answer     the caller got an error in place of a degraded order" in told
+
+
+def test_a_record_of_a_refused_request_says_so(tmp_path: Path) -> None:
+    """The order that stands in it reached nobody."""
+    told = "answer     the caller got an error in place of a degraded order"
+    refused = _record(data=_DATA | {"fallback": "error"})
+    assert told in _run(_write(tmp_path / "r", refused), "--last", "1").splitlines()
+    assert told in _run(_parquet(tmp_path / "p", refused), "--last", "1").splitlines()
+    assert told not in _run(_write(tmp_path / "a", _record()), "--last", "1").splitlines()
+    shadow = _record(replace(_TAKEN, arm=Arm.SHADOW), data=_DATA | {"fallback": "error"})
+    assert told not in _run(_write(tmp_path / "s", shadow), "--id", "answered").splitlines(), "nobody waited for it"
+
+
+@pytest.mark.parametrize("change", [{"of": ["answered"]}, {"decision_id": {}}, {"decision_id": None}])
+def test_a_line_without_an_id_that_can_be_one_is_passed_over(tmp_path: Path, change: dict[str, Any]) -> None:
+    """As one that is torn: no other decision is the worse for it."""
+    path = _write(tmp_path / "r", _record())
+    path.write_bytes(path.read_bytes() + orjson.dumps(orjson.loads(_record().line) | change) + b"\n")
+    for arguments in (("--last", "5"), ("--id", "answered")):
+        assert _run(path, *arguments).count("decision answered") == 1
 
 
 def test_every_record_of_ours_can_be_explained(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_shadow_pairs_are_told_as_silver(command: Command, tmp_path: Path) -> No
 
 
 def test_a_release_reads_the_calibration_that_it_names(command: Command, tmp_path: Path) -> None:
-    """By its digest, among those given; without it the command is refused."""
+    """By its digest, among those given or with the release; without it the command is refused."""
     data = artefact_bytes(scripted_artefact())
     (tmp_path / "c.json").write_bytes(data)
     rule = {"kind": "calibrated", "calibration": artefact_digest(data), "price_per_pair": 0.01, "k": 5}
@@ -116,10 +116,14 @@ def test_a_release_reads_the_calibration_that_it_names(command: Command, tmp_pat
     assert (done.status, done.err) == (0, "")
     assert "12 records: SILVER" in done.out
     refused = command(*arguments)
-    assert refused.status == 2
-    assert refused.err == (
-        f"cascade: release {release}: its escalation reads {artefact_digest(data)}; name that with --calibration\n"
+    assert (refused.status, refused.err.partition(" has this digest")[0]) == (
+        2,
+        f"cascade: release {release}: artefact {artefact_digest(data)}: no file",
     )
+    assert refused.err.endswith("; name it with --calibration\n")
+    (tmp_path / "calibration").mkdir()
+    (tmp_path / "calibration" / "any.json").write_bytes(data)
+    assert command(*arguments).status == 0
 
 
 @pytest.mark.parametrize(

@@ -103,8 +103,8 @@ def test_a_key_is_not_overwritten(command: Command, keys: tuple[str, str]) -> No
     ("stage", "told"),
     [
         (
-            {"auth": {"file": "/nowhere/token"}},
-            "error: auth: the file /nowhere/token cannot be read: FileNotFoundError",
+            {"auth": {"file": "/run/secrets/nowhere"}},
+            "error: auth: the file /run/secrets/nowhere cannot be read: FileNotFoundError",
         ),
         ({"ca_bundle": "/nowhere/ca.pem"}, "error: ca_bundle /nowhere/ca.pem: cannot be used: FileNotFoundError"),
     ],
@@ -122,8 +122,90 @@ def test_strictly_what_a_start_would_stumble_over_is_an_error(
 
 def test_strictly_a_credential_that_is_not_set_is_left_out(command: Command, tmp_path: Path) -> None:
     """Variables need not be set, those of tokens neither; one that holds nothing usable is an error."""
-    stages = {"small": stage_data("small", url="${SMALL}", auth={"env": "SMALL_KEY"}), "large": stage_data("large")}
+    stages = {
+        "small": stage_data("small", url="${CASCADE_SMALL}", auth={"env": "SMALL_KEY"}),
+        "large": stage_data("large"),
+    }
     path = str(write_release(tmp_path, stages=stages).path)
     assert command("release", "verify", path, "--strict").status == 0
     done = command("release", "verify", path, "--strict", variables={"SMALL_KEY": " "})
     assert done.out.splitlines()[0] == "error: auth: the environment variable SMALL_KEY holds no usable token"
+
+
+@pytest.mark.parametrize("strict", [(), ("--strict",)])
+def test_what_settings_let_no_release_name_is_an_error(
+    command: Command, tmp_path: Path, strict: tuple[str, ...]
+) -> None:
+    """An activation refuses it too, and so does serve: variables and files are those of the settings."""
+    stages = {"small": stage_data("small", url="${MY_SMALL}"), "large": stage_data("large")}
+    path = str(write_release(tmp_path, stages=stages).path)
+    done = command("release", "verify", path, *strict)
+    assert (done.status, done.out.splitlines()[0].partition(" is not among")[0]) == (
+        1,
+        "error: the environment variable MY_SMALL",
+    )
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("release_variables: [MY_*]\n", encoding="utf-8")
+    assert command("release", "verify", path, *strict, "--config", str(settings)).status == 0
+    named = {"CASCADE__RELEASE_VARIABLES": "MY_*"}
+    assert command("release", "verify", path, *strict, variables=named).status == 0
+
+
+def test_a_file_that_settings_let_no_release_name_is_an_error(command: Command, tmp_path: Path) -> None:
+    """It is told where every variable is set: it may stand in the file's name."""
+    stages = {"small": stage_data("small", auth={"file": "${CASCADE_TOKEN}"}), "large": stage_data("large")}
+    path = str(write_release(tmp_path, stages=stages).path)
+    assert command("release", "verify", path).status == 0
+    done = command("release", "verify", path, variables={"CASCADE_TOKEN": "/etc/shadow"})
+    assert (done.status, done.out.splitlines()[0].partition(" is not among")[0]) == (
+        1,
+        "error: stages.small: the file /etc/shadow",
+    )
+
+
+def test_the_keys_of_settings_count_where_none_are_named(
+    command: Command, tmp_path: Path, keys: tuple[str, str]
+) -> None:
+    """What serve would refuse unsigned is not verified either."""
+    bundle = str(tmp_path / "bundle.tar")
+    command("release", "build", str(write_release(tmp_path).path), "--out", bundle)
+    assert command("release", "verify", bundle).status == 0
+    done = command("release", "verify", bundle, variables={"CASCADE__RELEASE_KEYS_FILE": keys[1]})
+    assert done.status == 1
+    assert done.out.startswith("error: it is not signed, and release keys are set")
+
+
+def test_what_a_release_says_does_nothing_to_a_terminal(command: Command, tmp_path: Path) -> None:
+    """Models and instructions may hold anything: signs of control become question marks."""
+    changes = {"small": stage_data("small", model="m\x1b[31m\n"), "large": stage_data("large")}
+    one = str(write_release(tmp_path / "one").path)
+    path = str(write_release(tmp_path / "other", stages=changes).path)
+    for arguments in (("show", path), ("verify", path), ("diff", one, path)):
+        done = command("release", *arguments)
+        assert "m?[31m?" in done.out
+        assert "\x1b" not in done.out
+    stages = {
+        "small": {
+            "adapter": "onnx",
+            "model": "m",
+            "engine": "onnxruntime",
+            "weights": {"package": "\x1b[31m\nm", "folder": "f"},
+        }
+    }
+    path = str(write_release(tmp_path / "package", stages=stages, escalation="none").path)
+    done = command("tune", path, "--lengths", str(tmp_path / "none"), "--out", str(tmp_path / "out"))
+    assert (done.status, done.err.count("\n"), "\x1b" in done.err) == (2, 1, False)
+
+
+def test_variables_that_no_release_may_name_are_not_shown(command: Command, tmp_path: Path) -> None:
+    """Whoever looks at a release of others, in a pipeline above all, prints no secret of theirs by it."""
+    stages = {"small": stage_data("small", model="${TOKEN_OF_OURS}"), "large": stage_data("large")}
+    one = str(write_release(tmp_path / "one").path)
+    path = str(write_release(tmp_path / "other", stages=stages).path)
+    for arguments in (("show", path), ("verify", path), ("verify", path, "--strict"), ("diff", one, path)):
+        done = command("release", *arguments, variables={"TOKEN_OF_OURS": "kingfisher"})
+        assert "kingfisher" not in done.out + done.err
+    named = command(
+        "release", "show", path, variables={"CASCADE__RELEASE_VARIABLES": "TOKEN_OF_OURS", "TOKEN_OF_OURS": "m7"}
+    )
+    assert "m7" in named.out

@@ -14,7 +14,7 @@ from cascade.rollout.bundle import build_bundle
 from cascade.rollout.tar import parse_tar
 from tests.cli.conftest import Done, Rollout, WriteRelease
 from tests.server.admin_listener import Listener
-from tests.server.rollout_desk import CANDIDATE, entry, foreseen, guardrails, idle, running, turned_down
+from tests.server.rollout_desk import CANDIDATE, entry, foreseen, guardrails, idle, put_off, running, turned_down
 
 
 def _rows(done: Done) -> dict[str, list[str]]:
@@ -60,6 +60,17 @@ def test_status_fits_the_terminal_and_has_no_colour_in_a_file(
     assert "\u2026" not in done.out
 
 
+def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers(rollout: Rollout, listener: Listener) -> None:
+    """A number that is cut off is another number."""
+    listener.desk.told = running()
+    done = rollout("status", width=45)
+    assert "\u2026" not in done.out
+    rows = _rows(done)
+    assert rows["guardrail"] == ["guardrail", "verdict", "n", "differs", "limit"]
+    assert rows["errors"] == ["errors", "inconclusive", "400", "0%", "0.5%"]
+    assert rows["candidate"] == ["candidate", "r-2026-11", "5%", "09:00:03"]
+
+
 def test_status_of_a_rollback_says_why(rollout: Rollout, listener: Listener) -> None:
     """And since when, and what serves."""
     listener.desk.told = turned_down(at="2026-11-30T09:25:00+00:00")
@@ -69,6 +80,28 @@ def test_status_of_a_rollback_says_why(rollout: Rollout, listener: Listener) -> 
         "since 2026-11-30 09:25:00, because",
         "  late: it is shown to be beyond its limit",
     ]
+
+
+def test_status_says_when_a_refusal_is_tried_again(rollout: Rollout, listener: Listener) -> None:
+    """Else an operator would start it himself; without a try to come there is no such line."""
+    listener.desk.told = put_off()
+    assert rollout("status").out.splitlines()[:4] == [
+        "refused: r-2026-11 was refused at probe; r-2026-10 decides all traffic",
+        "since 2026-11-30 09:25:00, because",
+        "  small: no answer",
+        "r-2026-11 is tried again at 2026-11-30 09:25:30",
+    ]
+    listener.desk.told["desired"]["tried_again_at"] = None
+    assert "tried again" not in rollout("status").out
+
+
+def test_status_says_that_its_state_is_not_kept(rollout: Rollout, listener: Listener) -> None:
+    """And why: a restart would go on from what was kept last."""
+    listener.desk.told = idle(state_fault="No space left on device\x1b")
+    said = "the state of rollouts cannot be kept, a restart goes on from what was kept last: No space left on device?\n"
+    assert said in rollout("status").out
+    del listener.desk.told["state_fault"]  # a sidecar of before
+    assert "cannot be kept" not in rollout("status").out
 
 
 def test_status_says_what_is_wrong_with_what_is_desired(rollout: Rollout, listener: Listener) -> None:

@@ -54,6 +54,23 @@ def test_what_may_pass_is_no_answer_and_the_rest_is_bad_input(
     assert "a-key" not in str(raised.value)
 
 
+def test_one_that_has_answered_and_ends_a_connection_gets_no_advice_about_tls() -> None:
+    """It is restarted, say."""
+    error = httpx.RemoteProtocolError("")
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/gone":
+            raise error
+        return httpx.Response(200, json={})
+
+    admin = _admin(answer)
+    with pytest.raises(NoAnswer, match=r"RemoteProtocolError: it may speak TLS; ask it over https$"):
+        admin.get("/gone")
+    assert admin.get("/there") == {}
+    with pytest.raises(NoAnswer, match=r"RemoteProtocolError$"):
+        admin.get("/gone")
+
+
 def test_the_key_follows_no_redirect() -> None:
     """It goes to the address that was named, and nowhere else."""
     asked: list[str] = []

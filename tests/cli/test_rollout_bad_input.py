@@ -37,6 +37,23 @@ def test_what_is_no_bundle_is_exit_2(
     assert listener.desk.asked == []
 
 
+def test_a_name_that_is_not_known_may_be_meant_as_a_path(
+    rollout: Rollout, listener: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a file of that name is here the refusal says how a path is written; a name that is known is one all the same."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "next.yaml").write_text("", encoding="utf-8")
+    assert rollout("start", "next.yaml").status == 0
+    listener.desk.raises = ConfigError("no release of this name")
+    done = rollout("start", "next.yaml")
+    assert (done.status, done.out) == (1, "")
+    assert done.err == (
+        "cascade: refused\n  no release of this name\n  if what lies here is meant: a path has a slash in it, "
+        "as ./next.yaml, or ends in .tar; a release in YAML is built first, with cascade release build\n"
+    )
+    assert rollout("start", "next").err == "cascade: refused\n  no release of this name\n"
+
+
 def test_the_key_comes_from_a_variable_or_a_file(rollout: Rollout, listener: Listener, tmp_path: Path) -> None:
     """What opens the listener; without it exit 2 says how to name one."""
     keys = tmp_path / "keys.yaml"
@@ -88,6 +105,20 @@ def test_bad_input_is_exit_2_in_one_line(
     variables = {"TWO": "kingfisher one\n", "LETTERS": "k\u00f6nigsfischer"}
     done = rollout("status", *arguments, variables=variables)
     assert (done.status, done.out, done.err) == (2, "", f"cascade: {said}\n")
+
+
+def test_authorities_of_a_plain_address_are_bad_input(command: Command, tmp_path: Path) -> None:
+    """Who names them counts on TLS; an address is https however it is written."""
+    file = str(tmp_path / "ca.pem")
+    plain = "http://127.0.0.1:9"
+    done = command("rollout", "--ca-file", file, "status", "--admin", plain)
+    said = f"cascade: --ca-file, --certificate-file: {plain} is not asked over TLS; write https\n"
+    assert (done.status, done.out, done.err) == (2, "", said)
+    assert (
+        command("rollout", "status", "--admin", plain, variables={"CASCADE_ADMIN_CERTIFICATE_FILE": file}).err == said
+    )
+    done = command("rollout", "--ca-file", file, "status", "--admin", "HTTPS://127.0.0.1:9")
+    assert done.err == f"cascade: --ca-file {file}: cannot be used: FileNotFoundError\n"
 
 
 def test_no_connection_is_exit_2(command: Command) -> None:

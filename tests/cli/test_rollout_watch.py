@@ -28,10 +28,10 @@ def _log_of_its_own() -> Iterator[None]:
         yield
 
 
-def _watched(looks: list[Looked], *, is_terminal: bool, width: int = 100) -> tuple[str, list[float]]:
+def _watched(looks: list[Looked], *, is_terminal: bool, height: int = 60) -> tuple[str, list[float]]:
     """Watch what looks give in turn, then press Ctrl-C; return what was written, and the pauses."""
     file, pauses = io.StringIO(), list[float]()
-    console = Console(file=file, force_terminal=is_terminal, width=width, height=60, legacy_windows=False)
+    console = Console(file=file, force_terminal=is_terminal, width=100, height=height, legacy_windows=False)
 
     def look() -> dict[str, Any]:
         if not looks:
@@ -62,6 +62,13 @@ def test_a_terminal_shows_each_look_and_what_it_cannot_see() -> None:
     assert "was rolled back" in last
     assert "Ctrl-C ends this view, not the rollout" in last
     assert "\x1b[1;31mrolled back" in last
+
+
+def test_a_low_terminal_shows_that_there_is_no_news() -> None:
+    """What is cut off is below it."""
+    looks: list[Looked] = [running(), NoAnswer("gone"), NoAnswer("gone")]
+    written, _ = _watched(looks, is_terminal=True, height=24)
+    assert "no news for 0 s: gone" in written  # the last look alone is written whole when it ends
 
 
 def test_a_file_has_a_line_for_each_change() -> None:

@@ -17,7 +17,7 @@ import pytest
 from onnx import numpy_helper
 
 from cascade.calibration.artefact import artefact_digest
-from cascade.policy.tuning import Tuning, parse_tuning
+from cascade.policy.tuning import Tuning, parse_tuning, tuning_bytes
 from tests.cli.conftest import Command, WriteRelease
 
 _WORDS = ("water", "light", "houses", "roads", "rivers", "boats")
@@ -106,6 +106,14 @@ def test_a_stage_is_tuned_and_the_release_takes_it(
     examined = command("doctor", "--release", path, variables={"CASCADE__EMBEDDED_THREADS": "7"})
     threads = f"tuned under other conditions: embedded_threads is 7 here, and it chose {found.chosen.threads}"
     assert threads in examined.out
+    assert "tuned for another stage" not in examined.out
+    others = found.weights.model_copy(update={"sha256": found.weights.sha256 | {"tokenizer.json": "c" * 64}})
+    data = tuning_bytes(found.model_copy(update={"weights": others}))
+    (tmp_path / "calibration" / "other.json").write_bytes(data)
+    examined = command(
+        "doctor", "--release", _release(release, _stages(weights, **batched, tuning=artefact_digest(data)))
+    )
+    assert "tuned for another stage: it was measured with other weights (release): tokenizer.json" in examined.out
 
 
 def test_weights_that_score_otherwise_are_refused(

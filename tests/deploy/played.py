@@ -43,6 +43,9 @@ class Pod:
         self.counts("cascade_arm_requests_total", requests - refused, arm="stable", outcome="answered")
         self.counts("cascade_arm_requests_total", refused, arm="stable", outcome="refused")
         self.counts("cascade_arm_late_total", bad.get("late", 0), arm="stable")
+        self.counts("cascade_arm_duration_seconds_count", requests, arm="stable")
+        for le, slower in (("0.5", bad.get("slow", 0)), ("+Inf", 0)):
+            self.counts("cascade_arm_duration_seconds_bucket", requests - slower, arm="stable", le=le)
         self.counts("cascade_internal_faults_total", bad.get("faults", 0))
         self.counts("cascade_arm_degraded_total", bad.get("degraded", 0), arm="stable")
         candidates = requests * bad.get("candidates", 50)

@@ -10,7 +10,7 @@ import pytest
 from tests.deploy.played import Pod, checked, play, promtool
 from tests.deploy.templates import DEPLOY, Condition, Looked, argo, flagger
 
-_SHARES = ("late", "errors", "faults", "fallback", "escalation", "cost")
+_SHARES = ("late", "slow", "errors", "faults", "fallback", "escalation", "cost")
 _HALF_A_DAY = "x720"
 
 
@@ -41,19 +41,20 @@ def _fleet(canary: str, stable: str, requests: float, of_stable: float = 2000, *
     """Return a canary that decides so many requests a minute, and two stable pods, 1% of whose answers are bad."""
     few = of_stable / 100
     pods = [
-        Pod(f"{stable}-{end}").decides(of_stable, digest="sha256:old", late=few, degraded=few) for end in ("y1", "y2")
+        Pod(f"{stable}-{end}").decides(of_stable, digest="sha256:old", late=few, slow=few, degraded=few)
+        for end in ("y1", "y2")
     ]
     return [*pods, Pod(f"{canary}-x1").decides(requests, digest="sha256:new", **bad)]
 
 
-_GOOD: Mapping[str, float] = {"requests": 200, "late": 2, "degraded": 2}
+_GOOD: Mapping[str, float] = {"requests": 200, "late": 2, "slow": 2, "degraded": 2}
 _BAD: Mapping[str, float] = {
-    "requests": 200, "late": 20, "degraded": 20, "refused": 10, "faults": 10, "escalated": 0.5, "safe_mode": 1,
+    "requests": 200, "late": 20, "slow": 20, "degraded": 20, "refused": 10, "faults": 10, "escalated": 0.5, "safe_mode": 1,
 }  # fmt: skip
 _FEW: Mapping[str, float] = {"requests": 20}
 _FEW_AND_BAD: Mapping[str, float] = {**_BAD, "requests": 40, "safe_mode": 0}
 _FEW_STABLE: Mapping[str, float] = {**_GOOD, "of_stable": 20}
-_BETWEEN: Mapping[str, float] = {"requests": 60, "late": 0.6, "degraded": 1.8, "escalated": 0.15}
+_BETWEEN: Mapping[str, float] = {"requests": 60, "late": 0.6, "slow": 0.6, "degraded": 1.8, "escalated": 0.15}
 _NO_CANDIDATES: Mapping[str, float] = {"requests": 200, "candidates": 0}
 
 
@@ -109,6 +110,26 @@ def test_a_share_is_smoothed_and_its_variance_falls_with_the_requests(tmp_path: 
         f"abs(sum(cascade:guarded:variance10m{{{at}}}) - {share * (1 - share) / 2002}) < bool 1e-12": 1.0,
         'round(sum(cascade:requests:increase10m{replicaset="cascade-55d"}))': 40_000.0,
         'round(1000 * sum(cascade:guarded:share10m{replicaset="cascade-55d", guardrail="cost"}))': 182.0,
+    }
+    play(tmp_path, _fleet("cascade-66f", "cascade-55d", **_GOOD), expected)
+
+
+def test_a_release_that_gives_itself_more_time_is_slow_though_never_late(tmp_path: Path) -> None:
+    """Its answers are held against the same seconds as those of the stable release, by both templates."""
+    slower = {**_GOOD, "late": 0, "slow": 20}
+    argo_says = _verdicts(argo("cascade-arms"), _all("successful", slow="failed"))
+    play(tmp_path, _fleet("cascade-66f", "cascade-55d", **slower), argo_says)
+    passing = dict.fromkeys(flagger(), True) | {"slow": False}
+    play(tmp_path, _fleet("cascade-66f", "cascade-primary-55d", **slower), _passes(passing))
+
+
+def test_what_no_bucket_has_is_not_told(tmp_path: Path) -> None:
+    """Seconds that are no bucket find nothing, which is inconclusive; all others are told of, the last with none above."""
+    share = 'max(cascade:guarded:share10m{{replicaset="cascade-66f", guardrail="slow-{}"}})'
+    few = 1 / 2002
+    expected = {
+        f"count({share.format('0.3')}) or vector(0)": 0.0,
+        f"abs({share.format('+Inf')} - {few}) < bool 1e-9": 1.0,
     }
     play(tmp_path, _fleet("cascade-66f", "cascade-55d", **_GOOD), expected)
 

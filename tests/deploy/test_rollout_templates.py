@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cascade.policy.rollout_rules import RolloutRules
 from cascade.server.settings import Settings
@@ -19,23 +20,25 @@ from tests.deploy.spoken_of import unknown
 from tests.deploy.templates import DEPLOY, argo, condition, documents, flagger, rules
 
 _TEMPLATES = ("cascade-arms", "cascade-watch", "cascade-one-revision")
-_SHARES = ("late", "errors", "faults", "fallback", "escalation", "cost")
+_SHARES = ("late", "slow", "errors", "faults", "fallback", "escalation", "cost")
+_SECONDS = "cascade_arm_duration_seconds_bucket"
 _DOCS = DEPLOY.parent / "docs"
 
 
 def _recorded() -> dict[str, dict[str, set[str]]]:
     """Return what the recording rules make, in the form of the series of a process."""
-    made: dict[str, dict[str, set[str]]] = {}
-    for rule in rules("rollout-rules.yaml"):
-        labels = made.setdefault(rule["record"], {"namespace": set(), "replicaset": set(), "guardrail": set()})
-        labels["guardrail"] |= {rule["labels"]["guardrail"]} if "labels" in rule else set(_SHARES)
-    return made
+    slow = {f"slow-{bound}" for bound in every_rollout_series()[_SECONDS]["le"]}
+    shares = slow | {rule["labels"]["guardrail"] for rule in rules("rollout-rules.yaml") if "labels" in rule}
+    return {
+        rule["record"]: {"namespace": set(), "replicaset": set(), "guardrail": shares}
+        for rule in rules("rollout-rules.yaml")
+    }
 
 
 def _expressions() -> Iterator[tuple[str, str, frozenset[str]]]:
     """Yield each expression that is shipped: whose it is, itself, and the labels that it makes."""
     for rule in rules("rollout-rules.yaml"):
-        yield f"rule {rule['record']} {rule.get('labels', '')}", rule["expr"], frozenset({"replicaset"})
+        yield f"rule {rule['record']} {rule.get('labels', '')}", rule["expr"], frozenset({"replicaset", "guardrail"})
     for rule in rules("rollout-alerts.yaml"):
         yield f"alert {rule['alert']}", rule["expr"], frozenset()
     for template in _TEMPLATES:
@@ -61,7 +64,7 @@ def test_a_metric_that_is_renamed_is_missed() -> None:
         "cascade_arm_requests_total", "cascade_arm_late_total", "cascade_arm_degraded_total", "cascade_guardrail",
         "cascade_arm_large_pairs_total", "cascade_arm_candidates_total", "cascade_release_info", "cascade_safe_mode",
         "cascade_pairs_total", "cascade_internal_faults_total", "cascade_shadow_total", "cascade_activations_total",
-        "cascade_rollout_step",
+        "cascade_rollout_step", "cascade_arm_duration_seconds_count", _SECONDS,
     }  # fmt: skip
     for gone in used:
         rest = {name: labels for name, labels in series.items() if name != gone} | _recorded()
@@ -146,7 +149,7 @@ def test_limits_and_prices_are_those_of_a_release() -> None:
     """A fleet is held to what one sidecar is held to."""
     rules_of = RolloutRules()
     limits = rules_of.guardrails.model_dump(include={"late", "errors", "fallback", "escalation", "cost"})
-    limits["faults"] = rules_of.guardrails.errors
+    limits |= {"faults": rules_of.guardrails.errors, "slow": rules_of.guardrails.late}
     template = documents("argo-rollouts/analysis-arms.yaml")[0]
     given = {each["name"]: each.get("value") for each in template["spec"]["args"]}
     assert {name: float(given[name]) for name in limits} == limits
@@ -163,8 +166,24 @@ def test_limits_and_prices_are_those_of_a_release() -> None:
 def test_every_guardrail_of_arms_is_asked_of_both() -> None:
     """Argo's metrics and Flagger's checks are the same, and each share has a rule that records it."""
     assert list(argo("cascade-arms")) == list(flagger()) == [*_SHARES, "one-release", "safe-mode"]
-    recorded = [rule["labels"]["guardrail"] for rule in rules("rollout-rules.yaml") if "labels" in rule]
-    assert recorded == list(_SHARES)
+    shares = [rule for rule in rules("rollout-rules.yaml") if rule["record"] == "cascade:guarded:increase10m"]
+    assert [rule.get("labels", {"guardrail": "slow"})["guardrail"] for rule in shares] == list(_SHARES)
+
+
+def test_slow_is_a_bucket_that_is_exported_next_above_the_time_of_the_release_for_servers() -> None:
+    """By the very text of its label: another one finds nothing, and a rollout would wait for an operator."""
+    (given,) = (
+        each
+        for each in documents("argo-rollouts/analysis-arms.yaml")[0]["spec"]["args"]
+        if each["name"] == "slow-seconds"
+    )
+    exported = every_rollout_series()[_SECONDS]["le"]
+    policy = yaml.safe_load((DEPLOY.parent / "policies" / "tei-vllm.yaml").read_text(encoding="utf-8"))
+    total_s = policy["budgets"]["total_ms"] / 1000
+    assert given["value"] == min((le for le in exported if float(le) >= total_s), key=float)
+    checks = documents("flagger/canary.yaml")[0]["spec"]["analysis"]["metrics"]
+    (slow,) = (each["templateVariables"]["guardrail"] for each in checks if each["name"] == "slow")
+    assert slow == f"slow-{given['value']}"
 
 
 def test_the_rollout_goes_by_the_default_steps_and_gives_each_argument() -> None:
@@ -208,7 +227,8 @@ def test_h1_alerts_tell_what_has_to_be_told_and_point_at_pages_that_are_there() 
     alerts = {rule["alert"]: rule for rule in rules("rollout-alerts.yaml")}
     assert set(alerts) == {
         "CascadeRevisionsDiffer", "CascadeCandidateTakenBack", "CascadeActivationRefused", "CascadeRolloutHolds",
-        "CascadeShadowDrops", "CascadeRolloutStateNotKept",
+        "CascadeShadowDrops", "CascadeRolloutStateNotKept", "CascadeStartPassedOver",
+        "CascadeDesiredUnusable",
     }  # fmt: skip
     assert all(alert["annotations"]["summary"] for alert in alerts.values())
     files = [path for path in DEPLOY.rglob("*.yaml") if path.parent.name != "prometheus" or "rollout" in path.name]

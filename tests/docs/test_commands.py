@@ -35,7 +35,7 @@ def _fault(words: Sequence[str], *, whole: bool = True) -> str | None:
             return None
         if rest[0] not in command.commands:
             return f"no command {rest[0]}"
-        command = command.commands[rest.pop(0)]
+        _, command, rest = command.resolve_command(context, rest)
         context = command.context_class(command, parent=context)
     names = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
     unknown = [word for word in rest if word.startswith("--") and word.partition("=")[0] not in names]

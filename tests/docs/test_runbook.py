@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
+from cascade.decision import DegradedReason
 from cascade.rollout.activation import ActivationStep
 from cascade.rollout.history import RolloutState
-from cascade.types import DegradedReason
 from tests.docs.pages import ROOT
 
 _RUNBOOK: Final = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")

@@ -195,6 +195,45 @@ def test_h2_a_kill_during_activation_starts_on_the_last_good_release(running: Ru
     assert clients.releases["r1", "stable"] > 0
 
 
+def test_a_candidate_under_which_the_process_is_killed_twice_is_taken_back(running: Running, tmp_path: Path) -> None:
+    """Each time once it had answered; the third start serves the stable release alone, and says why."""
+    state = tmp_path / "one" / "state"
+    with ExitStack() as stack:
+        release = write_yaml(tmp_path / "release.yaml", running.page("r1", _WIDE))
+        for _ in range(2):
+            process = _serving(stack, tmp_path / "one", release)
+            replaced(release, running.page("r2", _WIDE, rollout={"min_queries": 1_000_000}))
+            _answers_as_canary(process, "r2")
+            until(lambda: known(state)["state"] == "running", "that it is written down")
+            assert process.stop(signal.SIGKILL) == -signal.SIGKILL
+        process = _serving(stack, tmp_path / "one", release)
+        until(lambda: ("rolled_back", "r2") in happened(process), "the roll back")
+        told = httpx.get(f"{process.admin}/rollout", trust_env=False).json()
+    assert (told["state"], told["stable"]["release"], told["candidate"]) == ("rolled_back", "r1", None)
+    assert told["refused"]["why"] == ["the process was killed 2 times in a row while it was activated or tried"]
+    assert [each["what"] for each in known(state)["history"]] == ["served", "started", "resumed", "rolled_back"]
+
+
+def test_a_process_that_is_told_to_stop_holds_its_end_against_no_candidate(running: Running, tmp_path: Path) -> None:
+    """That is written down at once: who told it may not wait for the drain."""
+    state = tmp_path / "one" / "state"
+    with ExitStack() as stack:
+        release = write_yaml(tmp_path / "release.yaml", running.page("r1", _WIDE))
+        process = _serving(stack, tmp_path / "one", release, drain_seconds="60")
+        replaced(release, running.page("r2", _WIDE))
+        until(lambda: ("started", "r2") in happened(process), "the candidate")
+        until(lambda: known(state)["state"] == "running", "that it is written down")
+        assert known(state)["candidate"]["attempts"] == 1
+        process.popen.terminate()
+        until(lambda: known(state)["candidate"]["attempts"] == 0, "that it is told to stop is written down")
+        assert process.popen.poll() is None
+
+
+def _answers_as_canary(process: Process, release: str) -> None:
+    with asking(process) as clients:
+        until(lambda: clients.releases[release, "canary"] > 0, "answers of the candidate")
+
+
 def _entry(running: Running, what: str, release: str) -> dict[str, Any]:
     """Return what the history on disk has of something that happened to a release, once it is there."""
 

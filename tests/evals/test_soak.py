@@ -50,6 +50,16 @@ def test_what_is_done_to_an_answer_changes_it_in_every_form(kind: FaultKind) -> 
     assert whole not in changed
 
 
+@pytest.mark.parametrize("kind", [FaultKind.TOO_FEW, FaultKind.TOO_MANY, FaultKind.TWICE, FaultKind.BAD_INDEX])
+def test_scores_of_an_answer_with_a_bad_item_are_those_of_others(kind: FaultKind) -> None:
+    """An order by any of them is wrong, so that one which was counted, or kept, is found."""
+    whole = Answer(200, orjson.dumps([{"index": index, "score": float(index)} for index in range(4)]))
+    items = orjson.loads(spoiled(Fault(kind, 1, 0.6), whole, b"text").body)
+    right = {item["index"] for item in items if isinstance(item["index"], int) and item["score"] == item["index"]}
+    assert right == set()
+    assert len(items) >= 2
+
+
 def _asked() -> Asked:
     drawn = random.Random(1)  # noqa: S311 - no secret
     return replace(draw_request(drawn), dialect="tei", texts=("d1 a", "", "d2 b", "d3 c"), top_n=None)
@@ -66,8 +76,8 @@ def _found(body: bytes, status: int = 200, stage: str = "small", degraded: str =
 
 def test_an_order_by_a_stage_s_scores_is_right_and_any_other_is_found() -> None:
     """What answers, its order and the reason must agree."""
-    texts, score = _asked().texts, score_by("small")
-    right = [*sorted((0, 2, 3), key=lambda index: -score("", texts[index])), 1]
+    asked, score = _asked(), score_by("small")
+    right = [*sorted((0, 2, 3), key=lambda index: -score(asked.query, asked.texts[index])), 1]
     assert _found(_answer(right)) == ()
     assert _found(_answer([0, 1, 2, 3]), stage="retrieval") == ()
     assert _found(_answer([*reversed(right[:3]), 1])) == ("not an order of stage small",)
@@ -157,6 +167,24 @@ def test_what_is_left_behind_is_found() -> None:
         "small: 4 in flight or waiting at the end",
         "small: breaker open at the end",
     ]
+
+
+def test_a_soak_of_kept_scores_in_which_none_was_answered_is_found() -> None:
+    """It would judge nothing of them."""
+    counted = 'cascade_cache_lookups_total{{arm="stable",outcome="{}",stage="small"}} 7.0'
+    assert wrong_with(_run(cached=True, metrics=counted.format("hit")), slack_ms=50) == []
+    assert wrong_with(_run(cached=True, metrics=counted.format("miss")), slack_ms=50) == [
+        "no score came from the cache"
+    ]
+    assert wrong_with(_run(metrics=counted.format("miss")), slack_ms=50) == []
+
+
+def test_an_order_by_the_scores_of_another_query_is_found() -> None:
+    """Else a score that was kept for one and answered for another would pass."""
+    asked, score = _asked(), score_by("small")
+    another = sorted((0, 2, 3), key=lambda index: -score("0", asked.texts[index]))
+    assert another != sorted((0, 2, 3), key=lambda index: -score(asked.query, asked.texts[index]))
+    assert _found(_answer([*another, 1])) == ("not an order of stage small",)
 
 
 def test_memory_is_compared_after_it_has_warmed_up() -> None:

@@ -15,16 +15,21 @@ from typing import Any, Final
 import pytest
 from starlette.types import ASGIApp
 
+from cascade.cache.key import KeyMaker
+from cascade.cache.memory import MemoryStore
+from cascade.cache.score_cache import CacheEvents, Looked, ScoreCache
+from cascade.decision import DegradedReason
 from cascade.guard.seat import Bounds
 from cascade.server.app import public_app
 from cascade.server.stepping import step_levels
+from cascade.server.watching import watch_stages
 from cascade.stages.http import HttpReranker
 from cascade.telemetry.logs import configure_logging
 from cascade.testing.clock import run_virtual
 from cascade.testing.rerank_api import FakeInfinity, FakeLlamaCpp
 from cascade.testing.upstream import FakeServer, FakeTei, FakeVllm
-from cascade.types import BreakerState, DegradedReason, Lane, StageName
-from evals.soak.__main__ import release
+from cascade.types import Arm, BreakerState, Lane, StageName
+from evals.soak.__main__ import QUERIES, release
 from evals.soak.faults import Deck, FaultKind
 from evals.soak.requests import CANARY, Asked, Judged, draw_request, judge, score_by
 from tests.logs import logging_given_back
@@ -68,6 +73,7 @@ class Soaked:
     tasks: list[str]
     outputs: bytes
     metrics: dict[str, float]
+    kept: Counter[str]
 
     def met(self) -> Counter[FaultKind]:
         """Return how many calls met each kind."""
@@ -129,8 +135,26 @@ def _stages(transports: Mapping[str, FaultyTransport], adapters: tuple[str, str]
     return stages
 
 
+def _cache(asked: Counter[str]) -> ScoreCache:
+    """Return a cache that keeps scores as the soak's does; what becomes of documents is counted."""
+    clock = asyncio.get_running_loop().time
+
+    def looked(stage: StageName, arm: Arm, found: Looked) -> None:
+        asked.update(hits=found.hits, misses=found.misses)
+
+    return ScoreCache(
+        MemoryStore(1_000_000, 10.0, clock), KeyMaker(b"secret of a test"), clock, events=CacheEvents(looked=looked)
+    )
+
+
 async def _soaked(
-    adapters: tuple[str, str], seed: int, log: io.BytesIO, *, requests: int = _REQUESTS, afterwards_s: float = 60.0
+    adapters: tuple[str, str],
+    seed: int,
+    log: io.BytesIO,
+    *,
+    requests: int = _REQUESTS,
+    afterwards_s: float = 60.0,
+    keeps: bool = False,
 ) -> Soaked:
     """Send requests under faults, then one each half a second to servers that are well, and look at what is left."""
     transports = {
@@ -145,9 +169,14 @@ async def _soaked(
     await asyncio.gather(*(stage.start() for stage in stages.values()))
     written = release(adapters, ("http://small.test", "http://large.test"))
     behaviour = {key: written[key] for key in ("depth", "escalation", "budgets", "overload", "levels")}
-    served = sidecar(stages=stages, release=release_of(**behaviour), bounds=_BOUNDS)
+    kept: Counter[str] = Counter()
+    cache, queries = (_cache(kept), QUERIES["memory"]) if keeps else (None, QUERIES["off"])
+    served = sidecar(stages=stages, release=release_of(**behaviour), bounds=_BOUNDS, cache=cache)
     stepping = served.service.traffic.stable.stepping
-    steps = asyncio.create_task(step_levels(stepping, 0.25, served.service.faults))
+    background = asyncio.gather(
+        step_levels(stepping, 0.25, served.service.faults), watch_stages(served.service, seconds=5.0)
+    )
+    await asyncio.sleep(0.01)
     tasks_before = {task.get_name() for task in asyncio.all_tasks()}
     app, drawn = public_app(served.service), random.Random(seed)  # noqa: S311 - no secret
     answers: list[tuple[Asked, Reply, Judged]] = []
@@ -161,18 +190,18 @@ async def _soaked(
         for _ in range(requests):
             await asyncio.sleep(drawn.expovariate(_RATE))
             leaves = drawn.random() ** 2 * 0.1 if drawn.random() < 0.1 else None
-            group.create_task(one(draw_request(drawn), leaves, answers))
+            group.create_task(one(draw_request(drawn, queries=queries), leaves, answers))
     for transport in transports.values():
         transport.whole = True
     afterwards: list[tuple[Asked, Reply, Judged]] = []
     for _ in range(int(afterwards_s * 2)):
         await asyncio.sleep(0.5)
-        await one(draw_request(drawn), None, afterwards)
+        await one(draw_request(drawn, queries=queries), None, afterwards)
     await asyncio.sleep(1.0)
     outputs = b"\n".join([(await served.admin.get(path)).content for path in ("/metrics", "/status")])
     metrics = await served.metrics()
     left = [task.get_name() for task in asyncio.all_tasks() if task.get_name() not in tasks_before]
-    steps.cancel()
+    background.cancel()
     await asyncio.gather(*(stage.aclose() for stage in stages.values()))
     outputs += log.getvalue() + b"".join(repr(reply.headers).encode() + reply.body for _, reply, _ in answers)
     return Soaked(
@@ -184,16 +213,19 @@ async def _soaked(
         left,
         outputs,
         metrics,
+        kept,
     )
 
 
-@pytest.fixture(scope="module", params=[("tei", "vllm"), ("infinity", "llamacpp")], ids="-".join)
+@pytest.fixture(
+    scope="module", params=[("tei", "vllm"), ("infinity", "llamacpp"), ("tei", "vllm", "cached")], ids="-".join
+)
 def soaked(request: pytest.FixtureRequest) -> Soaked:
     """Soak a whole sidecar before two servers, once for all tests of it."""
     log = io.BytesIO()
     with logging_given_back():
         configure_logging("debug", log)
-        return run_virtual(_soaked(request.param, 1, log))
+        return run_virtual(_soaked(request.param[:2], 1, log, keeps="cached" in request.param))
 
 
 def test_every_kind_of_fault_was_met_and_every_kind_of_answer_given(soaked: Soaked) -> None:
@@ -209,6 +241,7 @@ def test_every_kind_of_fault_was_met_and_every_kind_of_answer_given(soaked: Soak
     assert {DegradedReason.BREAKER_OPEN, DegradedReason.DEADLINE_TOO_SHORT, DegradedReason.LOAD_LEVEL} <= reasons
     assert 0.8 * _REQUESTS < len(soaked.answers) < _REQUESTS
     assert soaked.metrics["cascade_abandoned_total"] > 0
+    assert not soaked.kept or min(soaked.kept["hits"], soaked.kept["misses"]) > 1000
 
 
 def test_a1_a5_a6_a10_d5_d7_every_answer_is_a_whole_order_of_its_stage(soaked: Soaked) -> None:

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from cascade.decision import Action, Decision, DegradedReason, Level, Round
 from cascade.guard.level_controller import LevelController, LevelRules
 from cascade.guard.pressure import Pressure
 from cascade.guard.queue_pressure import LevelBound, QueuePressure
-from cascade.types import Action, Decision, DegradedReason, Dialect, Level, Round, StageCost, StageName
+from cascade.types import Dialect, StageCost, StageName
 
 from .simulated_server import Server, ServerRound
 
@@ -34,6 +35,7 @@ __all__ = [
     "Controller",
     "Fixed",
     "Naive",
+    "Request",
     "Served",
     "Server",
     "Simulation",
@@ -169,26 +171,26 @@ class Simulation:
 
     def run(self) -> Simulation:
         """Play it all, and return itself."""
-        self._at(0.0, self._arrive)
-        self._at(0.25, self._tick)
+        self.at(0.0, self._arrive)
+        self.at(0.25, self._tick)
         for at, change in self._disturb:
-            self._at(at, lambda change=change: change(self))  # type: ignore[misc]
+            self.at(at, lambda change=change: change(self))  # type: ignore[misc]
         while self._events and self._events[0][0] <= self.seconds:
             self.now, _, event = heapq.heappop(self._events)
             event()
         return self
 
-    def _at(self, at: float, event: Callable[[], None]) -> None:
+    def at(self, at: float, event: Callable[[], None]) -> None:
         heapq.heappush(self._events, (at, next(self._numbers), event))
 
     def _tick(self) -> None:
         self._look()
-        self._at(self.now + 0.25, self._tick)
+        self.at(self.now + 0.25, self._tick)
 
     def _look_at_once(self) -> None:
         if self.now - self._last_look >= 0.05:
             self._last_look = self.now
-            self._at(self.now, self._look)
+            self.at(self.now, self._look)
 
     def _look(self) -> None:
         self._last_look = self.now
@@ -202,10 +204,10 @@ class Simulation:
         rate = self.load(self.now)
         if rate > 0:
             self._request(0)
-        self._at(self.now + self._random.expovariate(rate if rate > 0 else 10.0), self._arrive)
+        self.at(self.now + self._random.expovariate(rate if rate > 0 else 10.0), self._arrive)
 
     def _request(self, attempt: int) -> None:
-        _Request(self, attempt).begin()
+        Request(self, attempt).begin()
 
     # -- servers ---------------------------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class Simulation:
                 head.ended(DegradedReason.DEADLINE_TOO_SHORT)
                 continue
             if server.refuses:
-                self._at(self.now + _REFUSES_S, lambda head=head: self._refuse(server, head))  # type: ignore[misc]
+                self.at(self.now + _REFUSES_S, lambda head=head: self._refuse(server, head))  # type: ignore[misc]
                 continue
             if isinstance(self.controller, Naive):
                 self.controller.waits.append(self.now - head.asked_at)
@@ -250,7 +252,7 @@ class Simulation:
             pairs += taken.pairs
         if server.running and not server.hangs:
             seconds = (server.base_s + pairs * server.pair_s) * server.slow * self._random.uniform(0.95, 1.05)
-            self._at(self.now + seconds, lambda: self._end_batch(server))
+            self.at(self.now + seconds, lambda: self._end_batch(server))
 
     def _end_batch(self, server: Server) -> None:
         done, server.running = server.running, []
@@ -276,7 +278,7 @@ class Simulation:
         self._admit(server)
 
 
-class _Request:
+class Request:
     """One request on its way."""
 
     def __init__(self, simulation: Simulation, attempt: int) -> None:
@@ -294,7 +296,7 @@ class _Request:
 
     def begin(self) -> None:
         self.simulation.pressure.arrived(self.level)
-        self.simulation._at(self.ends_at, self._deadline)
+        self.simulation.at(self.ends_at, self._deadline)
         if self.bound.small:
             self._ask(StageName.SMALL)
         else:
@@ -311,7 +313,7 @@ class _Request:
         if not simulation.send(server, round_):
             self._ended(stage, DegradedReason.BREAKER_OPEN)
         elif ends_at < self.ends_at:
-            simulation._at(ends_at, lambda: self._late(round_))
+            simulation.at(ends_at, lambda: self._late(round_))
 
     def _ended(self, stage: StageName, failed: DegradedReason | None) -> None:
         assert self.current is not None
@@ -365,7 +367,7 @@ class _Request:
         simulation.pressure.left(self.level)
         simulation.pressure.answered(_decision(self.level, tuple(self.rounds), tuple(self.reasons)))
         if self.reasons and self.attempt < simulation.retries:
-            simulation._at(simulation.now + 0.1, lambda: simulation._request(self.attempt + 1))
+            simulation.at(simulation.now + 0.1, lambda: simulation._request(self.attempt + 1))
 
 
 def _scored_round(stage: StageName, pairs: int, room_ms: float) -> Round:

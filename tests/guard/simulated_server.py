@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from cascade.decision import DegradedReason
 from cascade.guard.adaptive_limit import AdaptiveLimit
 from cascade.guard.answering import Answering, Leaving
 from cascade.guard.breaker import Breaker, Outcome
 from cascade.guard.expected_ms import ExpectedMs, Fit
 from cascade.policy.stage_specs import BreakerRules
-from cascade.types import BreakerState, DegradedReason
+from cascade.types import BreakerState
 
 __all__ = ["Server", "ServerRound"]
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from cascade.decision import DegradedReason, Level, Round
 from cascade.guard.pressure import Pressure
 from cascade.guard.queue_pressure import LevelBound
-from cascade.types import DegradedReason, Level, Round, StageCost, StageName
+from cascade.types import StageCost, StageName
 from tests.telemetry.decisions import decision
 
 

@@ -318,7 +318,7 @@ def test_a_small_stage_that_is_overloaded_still_is_asked_for_less() -> None:
 def test_what_an_operator_pinned_and_let_go_of_is_not_taken_back() -> None:
     """Only what was stepped to is."""
     looks = _Looks()
-    looks.controller.go_to(2)
+    looks.controller.go_to(2, LevelReason.UNPINNED)
     assert looks.see(_pressed(small=_SHUT)) == 2
 
 
@@ -343,7 +343,7 @@ def test_nothing_goes_up_to_a_large_stage_that_is_not_asked() -> None:
 def test_what_an_operator_let_go_of_is_stepped_from_there() -> None:
     """After a hold."""
     looks = _Looks()
-    looks.controller.go_to(3)
+    looks.controller.go_to(3, LevelReason.UNPINNED)
     assert looks.controller.why is LevelReason.UNPINNED
     assert looks.seconds_until_level(2) == 5.0
 

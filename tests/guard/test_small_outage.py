@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from cascade.decision import Decision, DegradedReason, Level, Round
 from cascade.guard.breaker import Breaker, Outcome
 from cascade.guard.level_controller import LevelController, LevelRules
 from cascade.guard.pressure import Pressure
 from cascade.guard.queue_pressure import LevelBound
 from cascade.policy.stage_specs import BreakerRules
-from cascade.types import BreakerState, Decision, DegradedReason, Level, Round, StageCost, StageName
+from cascade.types import BreakerState, StageCost, StageName
 from tests.telemetry.decisions import decision
 
 _BOUNDS = (LevelBound(50, 20), LevelBound(50, 0), LevelBound(20, 0), LevelBound(0, 0))

@@ -15,6 +15,7 @@ from cascade.policy.release import OnnxStage, TeiStage, TokenBudget
 from cascade.policy.stage_specs import Attention
 from cascade.rollout.load import default_release_path, load_release
 from cascade.stages.engine.workers import Workers, worker_pool
+from cascade.stages.graph.exact import exact_form
 from cascade.stages.onnx import OnnxReranker
 from cascade.stages.onnx_loaded import LoadedCrossEncoder
 from cascade.text import Text
@@ -46,7 +47,8 @@ async def test_batches_of_an_int8_model_are_told_as_jitter(pool: Workers) -> Non
     found = []
     batching = TokenBudget(mode="token-budget", max_total_tokens=4096)
     batches = spec.model_copy(update={"batching": batching})
-    for stage in (OnnxReranker("large", spec, pool, time.monotonic), _Batched("large", batches, pool, time.monotonic)):
+    one_pair = OnnxReranker("large", spec, pool, time.monotonic, rewritten=exact_form)
+    for stage in (one_pair, _Batched("large", batches, pool, time.monotonic)):
         await stage.start()
         found.append(await measure_jitter(Caller(stage, "REF", time.monotonic).scores, 32))
         await stage.aclose()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cascade.decision import Action
 from cascade.policy.escalation import Known, choose_round
 from cascade.policy.escalation_rules import NoEscalation, StaticEscalation
-from cascade.types import Action
 
 _NAN = np.nan
 KNOWN = Known(np.array([2.0, _NAN, 1.0, _NAN, 3.0]), {}, np.full(5, _NAN))

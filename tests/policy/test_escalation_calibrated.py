@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from cascade.calibration.calibrated import Calibration
+from cascade.decision import Action
 from cascade.errors import ConfigError
 from cascade.policy.escalation import Known, choose_round, goes_direct, most_escalated, signals_of_direct
 from cascade.policy.escalation_rules import (
@@ -27,7 +28,7 @@ from cascade.policy.escalation_rules import (
 from cascade.policy.release import parse_release
 from cascade.signals import Signals
 from cascade.testing.calibration import scripted_artefact, scripted_calibration
-from cascade.types import Action, QueryClass
+from cascade.types import QueryClass
 from tests.calibration.drawn import Lists, lists
 from tests.scenario import release_data
 

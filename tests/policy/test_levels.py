@@ -6,13 +6,14 @@ from typing import Any, Final
 
 import pytest
 
+from cascade.decision import Level
 from cascade.errors import ConfigError
 from cascade.policy.depth_rules import FixedDepth
 from cascade.policy.escalation_rules import NoEscalation, StaticEscalation
 from cascade.policy.levels import NORMAL, at_level, changes_means, level_named, level_names
 from cascade.policy.release import Release, Stages, parse_release, policy_digest
 from cascade.text import Text
-from cascade.types import Candidate, Level, Request
+from cascade.types import Candidate, Request
 from tests.scenario import release_data
 
 _DIGEST: Final = f"sha256:{'0' * 64}"

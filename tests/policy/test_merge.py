@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cascade.decision import Movement
 from cascade.policy.merge import logit, merge, movement, order_by_score, outward_scores, rank_changes, to_unit
-from cascade.types import Movement, ScoreSpace, StageName
+from cascade.types import ScoreSpace, StageName
 
 _LARGE, _SMALL, _RETRIEVAL = StageName.LARGE, StageName.SMALL, StageName.RETRIEVAL
 _RAW = st.floats(allow_nan=False, allow_infinity=False)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cascade.calibration.calibrated import Calibration
+from cascade.decision import Action, Decision
 from cascade.pipeline import Pipeline
 from cascade.policy.inputs import channel_scores, known_within, signals_of
 from cascade.policy.release import Release, parse_release
@@ -18,7 +19,7 @@ from cascade.testing.calibration import scripted_calibration
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import Action, Candidate, Decision, Request, StageName
+from cascade.types import Candidate, Request, StageName
 from tests.scenario import release_data
 
 _DIGEST = f"sha256:{'0' * 64}"

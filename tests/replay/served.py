@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from cascade.calibration.calibrated import Calibration
+from cascade.decision import Ranking
 from cascade.guard.beside import Beside
 from cascade.pipeline import Pipeline
 from cascade.policy.release import Release, parse_release, policy_digest, release_digest
@@ -28,7 +29,7 @@ from cascade.telemetry.records import Assignment, Decided, RecordFormat, Source,
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import Arm, Candidate, Ranking, Request, StageName
+from cascade.types import Arm, Candidate, Request, StageName
 from tests.scenario import release_data
 
 __all__ = ["CANDIDATES", "Query", "Serving", "Traffic", "made_queries", "orders_of", "serving_of", "traffic"]

@@ -68,6 +68,38 @@ def test_fewer_pairs_cost_less_and_lose_something() -> None:
     assert 0.5 < _value(told, "orders") <= 1
 
 
+def test_two_queries_are_as_by_hand() -> None:
+    """Four documents each, in first-stage order: the first of the small order goes to the large stage, or the first two."""
+    table = made_table(
+        queries=2,
+        candidates=4,
+        scores={
+            **{name: np.array([4.0, 3.0, 2.0, 1.0] * 2) for name in ("bm25", "dense")},
+            "small": np.array([4.0, 3.0, 2.0, 1.0, 1.0, 2.0, 3.0, 4.0]),
+            "large": np.array([1.0, 4.0, 3.0, 2.0, 4.0, 3.0, 2.0, 1.0]),
+        },
+        rel=np.array([0, 1, 0, 0, 0, 0, 2, 1]),
+        attributes={"tokens": (10, 20, 30, 40) * 2},
+    )
+    told = paired(
+        _sources(a=table), replace(_QUESTION, k=2), _policy(_top(1).escalation, 4), _policy(_top(2).escalation, 4)
+    )
+    second = 1 / np.log2(3)  # the discount of the second place
+    first_query, other = second, (1 + 2 * second) / (2 + second)  # d1 d2 of 0 1; d4 d3 of 1 2
+    assert _value(told, "quality", "before") == pytest.approx((first_query + other) / 2)
+    assert _value(told, "quality", "after") == 1.0  # d2 d1 and d3 d4, by the large scores
+    assert _value(told, "quality", "difference") == pytest.approx(1 - (first_query + other) / 2)
+    counted = {name: [_value(told, "cost", name, side) for side in ("before", "after")] for name in told["cost"]}
+    assert counted == {
+        "large_pairs": [1, 2],
+        "small_pairs": [4, 4],
+        "large_tokens": [(10 + 40) / 2, (10 + 20 + 40 + 30) / 2],
+        "small_tokens": [100, 100],
+    }
+    assert [_value(told, "decisions", name) for name in ("depth", "action", "escalated", "any")] == [0, 0, 1, 1]
+    assert _value(told, "orders") == 1
+
+
 def test_quality_is_what_an_evaluation_says_of_each() -> None:
     """Both replays go the way of cascade eval."""
     table = made_table()

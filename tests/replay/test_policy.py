@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from cascade.calibration.artefact import FinalOrder
 from cascade.calibration.calibrated import Calibration, Estimate
+from cascade.decision import Action, Ranking
 from cascade.errors import ConfigError
 from cascade.metrics import Gain, ndcg
 from cascade.pipeline import Pipeline
@@ -28,7 +29,7 @@ from cascade.signals.history import History
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
 from cascade.text import Text
-from cascade.types import Action, Candidate, QueryClass, Ranking, Request, StageName
+from cascade.types import Candidate, QueryClass, Request, StageName
 from tests.replay.made import ROLES, made_queries, made_table
 from tests.replay.made_calibration import made_calibration
 from tests.scenario import release_data

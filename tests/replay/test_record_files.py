@@ -92,6 +92,16 @@ def test_other_parquet_files_are_refused(tmp_path: Path, metadata: dict[str, str
         list(lines_of(tmp_path / "p"))
 
 
+def test_columns_of_other_types_are_an_error_of_the_file(tmp_path: Path) -> None:
+    """A file that another program wrote may say that it is one of records."""
+    metadata = {"cascade": "cascade-records-parquet/1"}
+    for column in ({"time": ["noon"]}, {"signals": [7]}, {"rounds": ["none"]}):
+        table = pa.table({"kind": ["decision"], **column}).replace_schema_metadata(metadata)
+        pq.write_table(table, tmp_path / "p")
+        with pytest.raises(ConfigError, match=r"^records .*p: cannot be read as Parquet: "):
+            list(lines_of(tmp_path / "p"))
+
+
 def test_a_parquet_file_that_was_cut_off_is_told(tmp_path: Path) -> None:
     """Without its end nothing of it can be read."""
     whole = _parquet(tmp_path / "p", [orjson.dumps(head_line())]).read_bytes()

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from cascade.decision import Action, Decision, DegradedReason, Level, RankedCandidate, Ranking
 from cascade.errors import ConfigError
 from cascade.guard.deadline import Deadline
 from cascade.policy.release import release_digest
@@ -28,18 +29,7 @@ from cascade.rollout.sources.looking import OffLoop
 from cascade.rollout.store import Stored
 from cascade.rollout.trial import Judge
 from cascade.stages.probe import Probe, Verdict
-from cascade.types import (
-    Action,
-    Arm,
-    Decision,
-    DegradedReason,
-    Dialect,
-    Level,
-    RankedCandidate,
-    Ranking,
-    Request,
-    StageName,
-)
+from cascade.types import Arm, Dialect, Request, StageName
 
 __all__ = [
     "OK",

@@ -1,4 +1,4 @@
-"""Play a rollout on a virtual clock: made-up answers of two releases, and the controller that is served."""
+"""Play a rollout on a virtual clock: made-up decisions of two releases, and what is served to judge them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cascade.policy.release import RolloutRules
-from cascade.rollout.controller import RolloutController, RolloutVerdict
-from cascade.rollout.guardrails import Observed
+from cascade.decision import DegradedReason
+from cascade.policy.release import Release, RolloutRules, parse_release
+from cascade.rollout.controller import RolloutVerdict
+from cascade.rollout.guardrails import Observed, Settled
 from cascade.rollout.guardrails.time_to_rollback import STABLE_RATE
-from cascade.types import Arm
+from cascade.rollout.judge import judge_of
+from cascade.types import Arm, StageName
+from tests.scenario import release_data
+from tests.telemetry.decisions import decision, round_of
+
+from .simulated_callers import Asked, Callers, Floats, failing_callers, heavy_callers
 
 __all__ = ["SCENARIOS", "Answers", "Outcome", "Scenario", "planted", "played"]
 
+_STAGE: Final[dict[str, Any]] = release_data()["stages"]["large"]
 _ESCALATED: Final = (0.0, 0.1, 0.2, 0.4)
 _TOPS: Final = 64
 """Places that the best score of a stage has; scores are these, from -2 to 2."""
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,12 @@ class Scenario:
     loss_spread: float = 0.1
     requests_per_s: float = 100.0
     longest_s: float = 4 * 3600.0
-    changes: dict[str, bool] = field(default_factory=dict)
+    candidate: dict[str, Any] = field(default_factory=dict)
+    """What the candidate's release says otherwise than the stable one's."""
     cold: bool = False
     """Whether of the candidate's first answers more are late: six of ten, two of ten, then ever fewer of forty."""
-    units: int = 0
-    """How many callers there are, each always answered by one release; 0: every request is dealt by itself."""
+    callers: Callable[[np.random.Generator], Callers] | None = None
+    """Who asks, each always answered by one release; None: every request is dealt by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +125,17 @@ SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
     "day": lambda: Scenario("a like release, and traffic that changes over the day", both=_day),
     "cold": lambda: Scenario("a like release with cold caches at first", cold=True),
     "bursts": lambda: Scenario("a like release, and bursts of errors of both", both=_Bursts()),
-    "heavy callers": lambda: Scenario("a like release, 300 callers of very unlike traffic and lateness", units=300),
+    "heavy callers": lambda: Scenario(
+        "a like release, 300 callers of very unlike traffic, lateness and scores", callers=heavy_callers
+    ),
+    "failing callers": lambda: Scenario(
+        "a like release, 20,000 callers of whom 2% always fail", callers=failing_callers, longest_s=3600.0
+    ),
     "tiny": lambda: Scenario("a like release, one request in 20 s", requests_per_s=0.05, longest_s=3600.0),
     "no gold": lambda: Scenario(
-        "a like release of another large stage, no judged queries", changes={"large_changed": True}, longest_s=600.0
+        "a like release of another large stage, no judged queries",
+        candidate={"stages": {"small": _STAGE, "large": _STAGE | {"model": "another"}}},
+        longest_s=600.0,
     ),
     "drift": lambda: Scenario("the small stage's best scores 0.7 spreads higher", canary=_worse(top=0.7)),
 }
@@ -140,27 +153,25 @@ def planted(guardrail: str, harm: float) -> Scenario:
 def played(scenario: Scenario, rules: RolloutRules, seed: int) -> Outcome:
     """Play one rollout until it ends or ``longest_s`` are over; the controller looks each second."""
     rng = np.random.default_rng([seed, 20261130])
-    given = {"large_changed": False, "small_changed": False, "has_gold": False} | scenario.changes
-    controller = RolloutController(rules, started_at=0.0, **given)
-    callers = _Callers(rng, scenario.units) if scenario.units else None
+    candidate = _release("r2", **scenario.candidate).model_copy(update={"rollout": rules})
+    controller = judge_of(_STABLE, candidate, now=0.0).controller
+    callers = None if scenario.callers is None else scenario.callers(rng)
     now, queries, pairs = 0.0, 0, 0
     while True:
         count = int(rng.poisson(scenario.requests_per_s))
         usual = scenario.both(now, rng)
-        canary = rng.random(count) < controller.share
-        late = np.full(count, usual.late)
-        units: list[int | None] = [None] * count
-        if callers is not None:
-            units, canary, late = callers.asked(count, controller.share)
+        asked = (
+            _dealt(rng, count, controller.share, usual) if callers is None else callers.asked(count, controller.share)
+        )
         new = scenario.canary(now, usual)
-        late = late + np.where(canary, new.late - usual.late, 0.0)
         if scenario.cold:
-            late = late + np.where(canary, _cold(queries + canary.cumsum()), 0.0)
-        codes = _codes(rng, canary, late, usual, new)
-        for code, unit in zip(codes.tolist(), units, strict=True):
+            cold = np.where(asked.canary, _cold(queries + asked.canary.cumsum()), 0.0)
+            asked = replace(asked, late=asked.late + cold)
+        codes = _codes(rng, asked, usual, new)
+        for code, unit in zip(codes.tolist(), asked.units, strict=True):
             controller.observe(_answer(code, unit))
-        queries += int(canary.sum())
-        for loss in _losses(rng, scenario, rules, int((~canary).sum())).tolist():
+        queries += int(asked.canary.sum())
+        for loss in _losses(rng, scenario, rules, int((~asked.canary).sum())).tolist():
             controller.observe_pair(loss)
             pairs += 1
         now += 1.0
@@ -171,26 +182,18 @@ def played(scenario: Scenario, rules: RolloutRules, seed: int) -> Outcome:
             return Outcome(verdict, controller.step, now, queries, pairs, failed, told)
 
 
+def _dealt(rng: np.random.Generator, count: int, share: float, usual: Answers) -> Asked:
+    """Return requests of which each is dealt by itself."""
+    canary = rng.random(count) < share
+    return Asked(
+        [None] * count, canary, np.full(count, usual.late), np.full(count, usual.error), np.full(count, usual.top)
+    )
+
+
 def _cold(place: npt.NDArray[np.int64]) -> Floats:
     """Return how much likelier an answer of the candidate is late, by its number."""
     later = np.maximum(0.0, 0.08 - 0.002 * (place - 20))
     return np.asarray(np.where(place <= 10, 0.6, np.where(place <= 20, 0.2, later)))
-
-
-class _Callers:
-    """Callers who ask very unlike much, each with a lateness of its own, each in one arm for good."""
-
-    def __init__(self, rng: np.random.Generator, units: int) -> None:
-        self._rng = rng
-        weights = 1.0 / np.arange(1, units + 1)
-        self._ask = weights / weights.sum()
-        self._late = rng.beta(0.2, 9.8, units)
-        self._place = rng.random(units)
-
-    def asked(self, count: int, share: float) -> tuple[list[int | None], Bools, Floats]:
-        """Return for each request whose it is, whether the canary answers it, and how likely it is late."""
-        who = self._rng.choice(self._ask.size, count, p=self._ask)
-        return who.tolist(), self._place[who] < share, self._late[who]
 
 
 def _losses(rng: np.random.Generator, scenario: Scenario, rules: RolloutRules, count: int) -> Floats:
@@ -201,17 +204,15 @@ def _losses(rng: np.random.Generator, scenario: Scenario, rules: RolloutRules, c
     return np.clip(scenario.loss + losses, -1.0, 1.0)
 
 
-def _codes(
-    rng: np.random.Generator, canary: Bools, late: Floats, usual: Answers, new: Answers
-) -> npt.NDArray[np.int64]:
-    """Return for each request the place of what was observed in the pool."""
-    count = canary.size
-    is_late = rng.random(count) < late
-    is_error = rng.random(count) < np.where(canary, new.error, usual.error)
+def _codes(rng: np.random.Generator, asked: Asked, usual: Answers, new: Answers) -> npt.NDArray[np.int64]:
+    """Return for each request the place of its answer in the pool."""
+    canary, count = asked.canary, asked.canary.size
+    is_late = rng.random(count) < asked.late + np.where(canary, new.late - usual.late, 0.0)
+    is_error = rng.random(count) < asked.error + np.where(canary, new.error - usual.error, 0.0)
     degraded = rng.random(count) < np.where(canary, new.fallback, usual.fallback)
     bounds = np.cumsum([usual.escalated, new.escalated], axis=1)[canary.astype(np.int64)]
     escalated = (rng.random(count)[:, None] > bounds[:, :-1]).sum(axis=1)
-    tops = rng.normal(np.where(canary, new.top, usual.top), 1.0, count)
+    tops = rng.normal(asked.top + np.where(canary, new.top - usual.top, 0.0), 1.0, count)
     place = np.clip(((tops + 2.0) / 4.0 * (_TOPS - 1)).round(), 0, _TOPS - 1).astype(np.int64)
     code = canary * 2 + is_late
     code = code * 2 + is_error
@@ -219,19 +220,18 @@ def _codes(
     return np.asarray((code * len(_ESCALATED) + escalated) * _TOPS + place)
 
 
+def _release(name: str, **changes: Any) -> Release:
+    return parse_release(release_data(release=name, **changes))
+
+
+_STABLE: Final = _release("r1")
+
+
 def _pool() -> list[Observed]:
-    """Return every answer that there is, by its code: making them anew would take longer than the controller does."""
+    """Return what guardrails see of every answer that there is, by its code; to decide each anew would take the longest."""
+    observed = judge_of(_STABLE, _release("r2"), now=0.0).observed
     return [
-        Observed(
-            arm,
-            late=late,
-            error=error,
-            fallback=fallback,
-            escalated_share=share,
-            cost=0.15 + 1.75 * share,
-            small_top=-2.0 + 4.0 * place / (_TOPS - 1),
-            large_top=None if not share else -2.0 + 4.0 * place / (_TOPS - 1),
-        )
+        observed(_settled(arm, late, error, fallback, share, -2.0 + 4.0 * place / (_TOPS - 1)))
         for arm in (Arm.STABLE, Arm.CANARY)
         for late in (False, True)
         for error in (False, True)
@@ -239,6 +239,19 @@ def _pool() -> list[Observed]:
         for share in _ESCALATED
         for place in range(_TOPS)
     ]
+
+
+def _settled(arm: Arm, late: bool, error: bool, fallback: bool, share: float, top: float) -> Settled:
+    """Return a request as the room that serves tells of it: 50 candidates, of which the large stage scored a share."""
+    small, large = round_of(sent=50, top=top), round_of(StageName.LARGE, sent=round(50 * share), top=top)
+    decided = decision(
+        arm=arm,
+        candidates=50,
+        rounds=(small, large) if share else (small,),
+        total_ms=_STABLE.budgets.total_ms * (1.5 if late else 0.5),
+        degraded=(DegradedReason.STAGE_TIMEOUT,) if fallback else (),
+    )
+    return Settled(arm, f"sha256:{arm}", decided, answered=not error)
 
 
 _POOL: Final = _pool()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cascade.decision import Ranking
 from cascade.pipeline import Pipeline
 from cascade.pipeline.tap import Tap
 from cascade.policy.release import parse_release
@@ -18,7 +19,7 @@ from cascade.stages.base import Stage
 from cascade.telemetry.records import Assignment
 from cascade.testing.stages import ScriptedStage, fingerprint
 from cascade.text import Text
-from cascade.types import Arm, Candidate, Ranking, Request, StageName
+from cascade.types import Arm, Candidate, Request, StageName
 from tests.recorded import Kept
 from tests.scenario import release_data
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from cascade.decision import DegradedReason
 from cascade.errors import ConfigError, NotAnswered
 from cascade.rollout.activation import ActivationStep, Asked, Refused
 from cascade.rollout.ports import Serving
 from cascade.rollout.signing import ReleaseKeys
 from cascade.stages.probe import Probe, Verdict
 from cascade.testing.clock import run_virtual
-from cascade.types import DegradedReason, StageName
+from cascade.types import StageName
 from tests.rollout.desk_fakes import OK, FakeRelease, Setup, asked, decision
 
 _SMOKE = {"smoke": [{"query": "secret kingfisher", "documents": ["blue", "red"], "first": 0}]}
@@ -165,7 +166,10 @@ def test_warnings_refuse_unless_it_is_lenient(tmp_path: Path) -> None:
             await setup.activation.run(asked(stored, lenient=False), Swapped())
         assert refused.value.step is ActivationStep.VERIFY
         assert "evidence: it names no certificate" in refused.value.why
-        assert refused.value.why[-1].startswith("all of these are warnings: lenient ")
+        assert refused.value.why[-1] == (
+            "all of these are warnings: --lenient lets them pass "
+            "(over HTTP lenient: true; for all releases strict_activation: false)"
+        )
         _none_left(setup)
         await (await setup.activation.run(asked(stored), Swapped())).aclose()
 

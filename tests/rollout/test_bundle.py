@@ -124,6 +124,16 @@ def test_a_folder_with_anything_in_it_is_not_built_into(tmp_path: Path) -> None:
     assert load_bundle(empty, {}).calibration is not None
 
 
+def test_of_a_folder_that_is_no_bundle_nothing_is_read(tmp_path: Path) -> None:
+    """A mistyped folder may hold more than there is memory."""
+    full = tmp_path / "full"
+    full.mkdir()
+    with (full / "disk.img").open("wb") as file:
+        file.truncate(2**42)
+    with pytest.raises(ConfigError, match="holds something else"):
+        build_bundle(write_release(tmp_path).path, full, {})
+
+
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     """The error names the place."""
     (tmp_path / "file").write_bytes(b"")

@@ -57,6 +57,19 @@ def test_a_like_release_goes_through_the_steps_with_evidence_at_each() -> None:
     assert controller.told() == {"guardrails": [], "waits_for": [], "promoted_without_evidence": []}
 
 
+def test_callers_who_leave_are_no_answers_and_are_told_of() -> None:
+    """A candidate that answers nobody in time for impatient callers would else hold without a word of why."""
+    controller = _controller()
+    _answer(controller, 3, Observed(Arm.CANARY, left=True))
+    controller.observe(Observed(Arm.STABLE, left=True))
+    controller.tick(5.0)
+    told = controller.told()["waits_for"][0]
+    assert told == "answers of the candidate: 0 of 10; 3 callers of it left before theirs, of the stable release 1 of 4"
+    _answer(controller, 700)
+    assert controller.tick(6.0) is RolloutVerdict.ADVANCE
+    assert "left" not in controller.told()["waits_for"][0]
+
+
 def test_a_breach_rolls_back_at_once_and_for_good() -> None:
     """No least number of answers and no time is waited for; what is shown is told."""
     controller = _controller()
@@ -93,6 +106,14 @@ def test_an_operator_may_go_on_without_evidence_and_it_is_kept_that_it_was_so() 
         controller.promote(4.0)
 
 
+def test_a_step_that_is_left_early_with_all_evidence_is_none_without() -> None:
+    """Time and the number of answers are not waited for; every guardrail has passed."""
+    controller = _controller(_rules(guardrails=_OFF, min_queries=5000))
+    _answer(controller, 700)
+    controller.promote(1.0)
+    assert (controller.step, controller.told()["promoted_without_evidence"]) == (1, [])
+
+
 def test_a_release_that_is_scored_beside_only_holds_for_ever() -> None:
     """Its only step is 0; arms are not compared, and no step comes after."""
     controller = _controller(_rules(steps=[0], guardrails={"drift_psi": None}))
@@ -118,6 +139,16 @@ def test_a_first_step_of_zero_needs_pairs_and_not_answers() -> None:
     controller.observe_pair(0.0)
     assert controller.tick(11.0) is RolloutVerdict.ADVANCE
     assert _controller(_rules(steps=[0, 50, 100], guardrails=_OFF)).tick(5.0) is RolloutVerdict.ADVANCE
+
+
+def test_a_first_step_of_zero_needs_no_pairs_where_judged_queries_decide() -> None:
+    """Where the stable release has no stage that could judge, none ever comes."""
+    rules = _rules(steps=[0, 50, 100], guardrails={"drift_psi": None})
+    controller = _controller(rules, large_changed=True, has_gold=True)
+    assert controller.tick(10.0) is RolloutVerdict.HOLD
+    for _ in range(332):
+        controller.observe_gold(0.0)
+    assert controller.tick(11.0) is RolloutVerdict.ADVANCE
 
 
 def test_ranking_loss_fails_at_any_step() -> None:
@@ -171,6 +202,20 @@ def test_judged_queries_decide_where_pairs_cannot() -> None:
     for _ in range(10):
         worse.observe_gold(1.0)
     assert worse.tick(1.0) is RolloutVerdict.ROLL_BACK
+
+
+@pytest.mark.parametrize("has_gold", [False, True])
+def test_where_nothing_is_scored_beside_judged_queries_decide_or_an_operator(has_gold: bool) -> None:
+    """With a share of 0 no pair ever comes: it says so, and is not waited for where something else can tell."""
+    controller = _controller(_rules(guardrails={"drift_psi": None}, shadow={"share": 0}), has_gold=has_gold)
+    _answer(controller, 1000)
+    told = {one.name.value: one for one in controller.guardrails()}
+    assert "rollout.shadow.share is 0" in told["ranking_loss"].why
+    assert told["ranking_loss"].needed is not has_gold
+    assert controller.tick(10.0) is RolloutVerdict.HOLD
+    for _ in range(332):
+        controller.observe_gold(0.0)
+    assert controller.tick(11.0) is (RolloutVerdict.ADVANCE if has_gold else RolloutVerdict.HOLD)
 
 
 def test_judged_queries_are_not_waited_for_where_pairs_can_tell_and_fail_all_the_same() -> None:
@@ -237,6 +282,22 @@ def test_the_warm_up_is_once_and_not_at_each_step() -> None:
     _answer(controller, 10, late)
     told = next(one for one in controller.guardrails() if one.name.value == "late")
     assert (told.n, told.canary) == (5, 1.0)
+
+
+def test_after_a_restart_the_first_answers_may_be_late_again() -> None:
+    """Its caches and connections are cold again: fifteen of a warm-up of fifteen are let be, and what comes after is not."""
+    rules = _rules(warm_up=15, guardrails=_OFF)
+    given = {"large_changed": False, "small_changed": False, "has_gold": False}
+    late = Observed(Arm.CANARY, late=True)
+    before = _controller(rules)
+    _answer(before, 40)
+    after = RolloutController.restored(before.state(), rules, now=0.0, **given)
+    _answer(after, 15, late)
+    assert after.tick(1.0) is RolloutVerdict.HOLD
+    told = next(one for one in after.guardrails() if one.name.value == "late")
+    assert (told.n, told.canary) == (25, 0.0)
+    _answer(after, 30, late)
+    assert after.tick(2.0) is RolloutVerdict.ROLL_BACK
 
 
 def test_time_that_runs_backwards_is_no_time() -> None:

@@ -7,6 +7,7 @@ import io
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -312,7 +313,7 @@ def test_an_operator_promotes_with_evidence_or_by_force(tmp_path: Path) -> None:
             await setup.desk.promote()
         setup.write("r2")
         await setup.desk.start("r2")
-        with pytest.raises(ConfigError, match=r"not shown yet: errors; with force"):
+        with pytest.raises(ConfigError, match=r"not shown yet: errors; --force goes on"):
             await setup.desk.promote()
         assert setup.traffic.share == 0.01
         status = await setup.desk.promote(force=True)
@@ -355,9 +356,11 @@ def test_what_the_source_desires_is_brought_in(tmp_path: Path) -> None:
     """A desired release that is not active is rolled out; the stable one, and one that was dealt with, are left."""
 
     async def scenario(setup: Setup) -> None:
+        assert (setup.desk.status()["desired"]["digest"], setup.desk.status()["desired"]["pending"]) == (None, True)
         setup.source.say(None, fault="the folder is empty")
         await asyncio.sleep(0.1)
-        assert setup.desk.status()["desired"]["fault"] == "the folder is empty"
+        assert setup.desk.status()["desired"]["fault"] == setup.desk.desired_fault == "the folder is empty"
+        assert setup.desk.status()["desired"]["pending"] is False
         setup.source.say(setup.known["r1"])
         await asyncio.sleep(3)
         assert setup.traffic.candidate is None
@@ -371,8 +374,11 @@ def test_what_the_source_desires_is_brought_in(tmp_path: Path) -> None:
             "source": "folder",
             "asked_at": "t0",
             "fault": None,
+            "pending": False,
+            "tried_again_at": None,
         }
         assert status["candidate"]["asked_at"] == "t0"
+        assert setup.desk.desired_fault is None
         await setup.desk.abort()
         setup.source.say(setup.known["r2"])
         await asyncio.sleep(30)
@@ -416,6 +422,7 @@ def test_a_desired_release_that_was_refused_is_not_tried_again(tmp_path: Path) -
         setup.source.say(bad)
         await asyncio.sleep(600)
         assert setup.outcomes == ["fingerprint"]
+        assert setup.desk.status()["desired"]["pending"] is False
         setup.options[bad.digest] = {}
         await setup.desk.start("r2")
         assert setup.traffic.candidate is not None
@@ -435,12 +442,43 @@ def test_a_desired_release_whose_server_is_away_is_tried_again_later(tmp_path: P
         setup.source.say(stored)
         await asyncio.sleep(20)
         assert setup.outcomes == ["probe"]
+        assert _apart(setup) == 30
         await asyncio.sleep(30)
         assert setup.outcomes == ["probe", "probe"]
+        assert _apart(setup) == 60
+        assert setup.desk.status()["desired"]["pending"] is True
         assert setup.happened() == ["served", "refused"]  # what came again fills no history
         setup.options[stored.digest] = {}
         await asyncio.sleep(120)
         assert setup.outcomes == ["probe", "probe", "swapped"]
+        assert setup.desk.status()["desired"]["tried_again_at"] is None
+
+    _play(tmp_path, scenario)
+
+
+def _apart(setup: Setup) -> float:
+    """Return how many seconds after its refusal the desired release is tried again, as the status tells."""
+    told = setup.desk.status()
+    again, refused = (
+        datetime.fromisoformat(written) for written in (told["desired"]["tried_again_at"], told["refused"]["at"])
+    )
+    return (again - refused).total_seconds()
+
+
+def test_what_an_operator_starts_meanwhile_is_not_tried_again(tmp_path: Path) -> None:
+    """The status tells of no other try, neither while the release is tried nor once it decides."""
+
+    async def scenario(setup: Setup) -> None:
+        away = Probe(Verdict.FAILED, "connect", 1.0)
+        stored = setup.write("r2", {"probes": [{StageName.SMALL: away}]}, probe="enforce")
+        setup.source.say(stored)
+        await asyncio.sleep(20)
+        assert setup.desk.status()["desired"]["tried_again_at"] is not None
+        setup.options[stored.digest] = {}
+        await setup.desk.start("r2", at_once=True)
+        assert setup.desk.status()["desired"]["tried_again_at"] is None
+        await asyncio.sleep(120)
+        assert setup.desk.status()["desired"]["tried_again_at"] is None
 
     _play(tmp_path, scenario)
 
@@ -500,8 +538,10 @@ def test_a_full_disk_is_told_and_stops_nothing(tmp_path: Path) -> None:
         setup.write("r2")
         assert (await setup.desk.start("r2"))["state"] == "running"
         await asyncio.sleep(10 * TICK_S)
+        assert setup.desk.status()["state_fault"] == "No space left on device"
         setup.keeps.fails = None
         await asyncio.sleep(2 * TICK_S)
+        assert setup.desk.status()["state_fault"] is None
         kept = setup.keeps.read()
         assert kept is not None
         assert kept.candidate is not None
@@ -644,12 +684,15 @@ def test_what_a_release_will_have_to_show_is_foreseen(tmp_path: Path) -> None:
     async def scenario(setup: Setup) -> None:
 
         async def foresee(stable: Any, wanted: str, per_s: float) -> dict[str, Any]:
-            return {"stable": stable.name, "wanted": wanted, "per_s": per_s}
+            return {"stable": stable.name, "digest": setup.known[wanted].digest, "per_s": per_s}
 
         with pytest.raises(ConfigError, match="not told here"):
             await setup.desk.foresee("r2")
         setup.desk._foresee = foresee
-        assert await setup.desk.foresee("r2") == {"stable": "r1", "wanted": "r2", "per_s": 0.0}
+        digest = setup.write("r2").digest
+        assert await setup.desk.foresee("r2") == {"stable": "r1", "digest": digest, "per_s": 0.0}
+        with pytest.raises(ConfigError, match="that release is the stable one already"):
+            await setup.desk.foresee("r1")
         assert setup.happened() == ["served"]
 
     _play(tmp_path, scenario)

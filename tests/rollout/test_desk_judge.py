@@ -9,12 +9,13 @@ from typing import Any
 import orjson
 import pytest
 
+from cascade.decision import DegradedReason, Round
 from cascade.policy.release import Release, parse_release
 from cascade.rollout.controller import RolloutVerdict
 from cascade.rollout.guardrails import Settled
 from cascade.rollout.judge import judge_of
 from cascade.telemetry.logs import configure_logging
-from cascade.types import Arm, DegradedReason, Round, StageName
+from cascade.types import Arm, StageName
 from tests.logs import logging_given_back
 from tests.rollout.arrange import stage_data
 from tests.rollout.desk_fakes import decision
@@ -38,7 +39,7 @@ def _round(stage: StageName, sent: int, top: float | None) -> Round:
 def test_a_decision_is_observed_with_its_cost_and_best_scores() -> None:
     """Each arm by its own prices in one unit; the best score of a stage is that of all its rounds."""
     candidate = _release("r2", rollout={"prices": {"small": 0.2, "large": 1.0}})
-    judge = judge_of(_release("r1"), candidate, now=0.0, has_gold=False)
+    judge = judge_of(_release("r1"), candidate, now=0.0)
     rounds = (
         _round(StageName.SMALL, 50, 3.5),
         _round(StageName.LARGE, 4, 1.0),
@@ -66,7 +67,7 @@ def test_a_candidate_that_gives_itself_more_time_is_late_where_the_stable_releas
         _release(name, budgets=budgets | {"total_ms": total_ms})
         for name, total_ms in (("r1", stable_ms), ("r2", candidate_ms))
     )
-    judge = judge_of(stable, candidate, now=0.0, has_gold=False)
+    judge = judge_of(stable, candidate, now=0.0)
     for arm, own_ms in ((Arm.STABLE, stable_ms), (Arm.CANARY, candidate_ms)):
         said = replace(decision(arm, total_ms=own_ms / 2 + 60), deadline_ms=float(own_ms))
         assert judge.observed(Settled(arm, "sha256:any", said, answered=True)).late
@@ -77,9 +78,9 @@ def test_a_candidate_that_gives_itself_more_time_is_late_where_the_stable_releas
 def test_a_controller_goes_on_from_what_was_kept() -> None:
     """Its step and its promotions are those of before."""
     stable, candidate = _release("r1"), _release("r2")
-    before = judge_of(stable, candidate, now=5.0, has_gold=False).controller
+    before = judge_of(stable, candidate, now=5.0).controller
     before.promote(6.0)
-    after = judge_of(stable, candidate, now=0.0, has_gold=False, kept=before.state()).controller
+    after = judge_of(stable, candidate, now=0.0, kept=before.state()).controller
     assert (after.step, after.share) == (1, 0.05)
     assert after.tick(1.0) is RolloutVerdict.HOLD
 
@@ -89,7 +90,7 @@ def test_a_state_that_is_of_other_rules_begins_again_and_is_told() -> None:
     log = io.BytesIO()
     with logging_given_back():
         configure_logging("info", log)
-        controller = judge_of(_release("r1"), _release("r2"), now=0.0, has_gold=False, kept={"step": 3}).controller
+        controller = judge_of(_release("r1"), _release("r2"), now=0.0, kept={"step": 3}).controller
     assert controller.step == 0
     (event,) = [orjson.loads(line) for line in log.getvalue().splitlines()]
     assert (event["event"], event["release"], event["level"]) == ("rollout begins again", "r2", "warning")

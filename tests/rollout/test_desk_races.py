@@ -13,8 +13,9 @@ from cascade.errors import ConfigError
 from cascade.rollout.activation import ActivationStep, Refused
 from cascade.rollout.controller import RolloutVerdict
 from cascade.rollout.desk import TICK_S
+from cascade.stages.probe import Probe, Verdict
 from cascade.testing.clock import run_virtual
-from cascade.types import Arm
+from cascade.types import Arm, StageName
 from tests.rollout.desk_fakes import FakeController, FakeKeeps, Setup
 
 
@@ -116,6 +117,143 @@ def test_the_source_ends_an_activation_by_naming_the_stable_release(tmp_path: Pa
         assert (setup.traffic.stable.name, setup.traffic.candidate) == ("r1", None)
 
     assert _play(tmp_path, scenario).happened() == ["served", "refused", "aborted"]
+
+
+def test_a_release_that_the_source_no_longer_names_is_not_brought_in(tmp_path: Path) -> None:
+    """Its activation ends where the source goes back; named once more, also at that very moment, it is tried anew."""
+
+    async def scenario(setup: Setup, disk: _SlowDisk) -> None:
+        setup.source.say(setup.known["r1"])
+        await asyncio.sleep(TICK_S)
+        r2 = setup.write("r2", {"hangs_at": ActivationStep.START})
+        setup.source.say(r2)
+        await asyncio.sleep(TICK_S)
+        assert setup.desk.status()["activation_step"] == "start"
+        setup.source.say(setup.known["r1"])
+        await asyncio.sleep(TICK_S)
+        assert (setup.desk.status()["activation_step"], setup.desk.status()["state"]) == (None, "aborted")
+        setup.source.say(r2)
+        await asyncio.sleep(TICK_S)
+        setup.options[r2.digest] = {}
+        setup.source.say(setup.known["r1"])
+        setup.source.say(r2)
+        await asyncio.sleep(2 * TICK_S)
+        assert setup.traffic.candidate is not None
+
+    setup = _play(tmp_path, scenario)
+    assert setup.happened() == ["served", "aborted", "aborted", "started"]
+    assert setup.desk.history()[1]["why"] == ["the source names another release by now"]
+
+
+def test_an_abort_ends_what_is_under_way_and_not_what_waits_behind_it(tmp_path: Path) -> None:
+    """What the source named meanwhile comes in: nobody asked for its end."""
+
+    async def scenario(setup: Setup, disk: _SlowDisk) -> None:
+        setup.write("r2", {"hangs_at": ActivationStep.START})
+        starting = asyncio.create_task(setup.desk.start("r2"))
+        await asyncio.sleep(TICK_S)
+        setup.source.say(setup.write("r3"))
+        await asyncio.sleep(TICK_S)
+        await setup.desk.abort("a mistake")
+        with pytest.raises(Refused, match="a mistake"):
+            await starting
+        await asyncio.sleep(TICK_S)
+        assert setup.traffic.candidate is not None
+        assert setup.traffic.candidate.name == "r3"
+
+    assert _play(tmp_path, scenario).happened() == ["served", "aborted", "started"]
+
+
+def test_what_an_operator_started_outlives_the_next_try_of_what_the_source_named_before(tmp_path: Path) -> None:
+    """It would be taken back for a release whose server may be away still; where it is refused the other is tried again."""
+
+    async def scenario(setup: Setup, disk: _SlowDisk) -> None:
+        away = {"probes": [{StageName.SMALL: Probe(Verdict.FAILED, "connect", 1.0)}]}
+        setup.source.say(setup.write("r2", away))
+        await asyncio.sleep(20)
+        setup.write("r3", {"differs": ["model: declared a, the server says b"]})
+        with pytest.raises(Refused, match="fingerprint"):
+            await setup.desk.start("r3")
+        await asyncio.sleep(30)
+        assert setup.outcomes == ["probe", "fingerprint", "probe"]
+        setup.write("r4")
+        await setup.desk.start("r4")
+        await asyncio.sleep(600)
+        assert setup.desk.status()["candidate"]["release"] == "r4"
+        setup.source.say(setup.write("r5"))
+        await asyncio.sleep(TICK_S)
+        assert setup.desk.status()["candidate"]["release"] == "r5"
+
+    assert _play(tmp_path, scenario).happened() == ["served", *3 * ["refused"], "started", "replaced", "started"]
+
+
+def test_what_waited_and_is_no_longer_desired_does_not_begin(tmp_path: Path) -> None:
+    """Behind another activation the source may think better of it; only what it names by then comes in."""
+
+    async def scenario(setup: Setup, disk: _SlowDisk) -> None:
+        setup.write("r2", {"hangs_at": ActivationStep.START})
+        starting = asyncio.create_task(setup.desk.start("r2"))
+        await asyncio.sleep(TICK_S)
+        r3 = setup.write("r3")
+        for named in (r3, setup.write("r4")):
+            setup.source.say(named)
+            await asyncio.sleep(TICK_S)
+        await setup.desk.abort("a mistake")
+        await asyncio.gather(starting, return_exceptions=True)
+        await asyncio.sleep(2 * TICK_S)
+        assert setup.traffic.candidate is not None
+        assert setup.traffic.candidate.name == "r4"
+        assert r3.digest not in {release.digest for release in setup.releases}
+        setup.source.say(r3)
+        await asyncio.sleep(2 * TICK_S)
+        assert setup.traffic.candidate.name == "r3"
+
+    assert _play(tmp_path, scenario).happened() == ["served", "aborted", "started", "replaced", "started"]
+
+
+def test_what_is_started_at_once_waits_for_nothing_that_the_source_named(tmp_path: Path) -> None:
+    """Neither what is under way nor what waits behind that: an operator is in a hurry."""
+
+    async def scenario(setup: Setup, disk: _SlowDisk) -> None:
+        setup.write("r2", {"hangs_at": ActivationStep.START})
+        setup.write("r4")
+        starting = asyncio.create_task(setup.desk.start("r2"))
+        await asyncio.sleep(TICK_S)
+        setup.source.say(setup.write("r3", {"hangs_at": ActivationStep.START}))
+        await asyncio.sleep(TICK_S)
+        async with asyncio.timeout(5 * TICK_S):
+            assert (await setup.desk.start("r4", at_once=True))["stable"]["release"] == "r4"
+        with pytest.raises(Refused, match="another release was started at once"):
+            await starting
+        await asyncio.sleep(100 * TICK_S)
+        assert (setup.traffic.stable.name, setup.traffic.candidate) == ("r4", None)
+
+    assert _play(tmp_path, scenario).happened() == ["served", "aborted", "aborted", "completed"]
+
+
+def test_a_candidate_that_could_not_be_taken_back_is_tried_to_be_again(tmp_path: Path) -> None:
+    """A fault of ours must not end who judges, nor leave traffic with what nobody judges."""
+
+    async def scenario(setup: Setup, disk: _SlowDisk) -> None:
+        setup.next_controller = lambda: FakeController(verdicts=[RolloutVerdict.ROLL_BACK, RolloutVerdict.ROLL_BACK])
+        setup.write("r2")
+        setup.write("r3")
+        unsplit, faults = setup.traffic.unsplit, [RuntimeError("stuck"), RuntimeError("stuck")]
+
+        def fail() -> Any:
+            if faults:
+                raise faults.pop()
+            return unsplit()
+
+        setup.traffic.unsplit = fail  # type: ignore[method-assign]
+        await setup.desk.start("r2")
+        await asyncio.sleep(2.5 * TICK_S)
+        assert (setup.traffic.candidate, setup.desk.status()["state"]) == (None, "rolled_back")
+        setup.next_controller = FakeController
+        await setup.desk.start("r3")
+        assert setup.traffic.candidate is not None
+
+    assert {type(fault) for fault in _play(tmp_path, scenario).faults} == {RuntimeError}
 
 
 def test_a_verdict_reaches_the_traffic_while_the_disk_does_not_answer(tmp_path: Path) -> None:

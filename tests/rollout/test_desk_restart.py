@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,28 +15,9 @@ from cascade.stages.probe import Probe, Verdict
 from cascade.testing.clock import run_virtual
 from cascade.types import StageName
 from tests.rollout.desk_fakes import FakeController, FakeKeeps, Setup, write_release
+from tests.rollout.desk_lives import life
 
 _AWAY = Probe(Verdict.FAILED, "connect", 1.0)
-
-
-def _life(folder: Path, keeps: FakeKeeps, scenario: Callable[[Setup], Awaitable[None]], *, killed: bool) -> Setup:
-    """Run one life of the process; one that is killed keeps nothing more at its end."""
-
-    async def play() -> Setup:
-        setup = Setup(folder, keeps)
-        setup.write("r2", setup.options.get("r2"))
-        loop = asyncio.create_task(setup.desk.run())
-        await asyncio.sleep(0.01)
-        await scenario(setup)
-        kept = keeps.kept
-        loop.cancel()
-        await asyncio.gather(loop, return_exceptions=True)
-        await setup.desk.aclose()
-        if killed:
-            keeps.kept = kept
-        return setup
-
-    return run_virtual(play())
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -59,98 +39,9 @@ def test_a_candidate_goes_on_from_its_step(tmp_path: Path, killed: bool) -> None
         assert (status["state"], status["step"]) == ("running", 1)
         assert [status["candidate"]["activated_at"]] == since
 
-    _life(tmp_path, keeps, first, killed=killed)
-    setup = _life(tmp_path, keeps, second, killed=killed)
+    life(tmp_path, keeps, first, killed=killed)
+    setup = life(tmp_path, keeps, second, killed=killed)
     assert setup.happened() == ["served", "started", "advanced", "resumed"]
-
-
-def test_h2_a_kill_during_activation_leaves_the_stable_release_and_tries_again(tmp_path: Path) -> None:
-    """What was kept names the release that decided all traffic; the one being activated is tried twice, and not again."""
-    keeps = FakeKeeps()
-
-    async def killed_at_start(setup: Setup) -> None:
-        setup.write("r2", {"hangs_at": ActivationStep.START})
-        setup.source.say(setup.known["r2"])
-        await asyncio.sleep(0.5)
-        assert setup.desk.status()["activation_step"] == "start"
-        kept = keeps.read()
-        assert kept is not None
-        assert kept.stable is not None
-        assert (kept.stable.release, kept.state) == ("r1", "activating")
-
-    async def third(setup: Setup) -> None:
-        setup.source.say(setup.known["r2"])
-        await asyncio.sleep(0.5)
-        assert setup.traffic.candidate is None
-        status = setup.desk.status()
-        assert status["refused"]["why"] == ["the process ended 2 times while it was activated"]
-
-    _life(tmp_path, keeps, killed_at_start, killed=True)
-    _life(tmp_path, keeps, killed_at_start, killed=True)
-    setup = _life(tmp_path, keeps, third, killed=True)
-    assert setup.happened() == ["served", "refused"]
-    kept = keeps.read()
-    assert kept is not None
-    assert (kept.seen, kept.candidate) == (setup.known["r2"].digest, None)
-
-
-def test_a_stop_during_activation_does_not_count_against_the_release(tmp_path: Path) -> None:
-    """A process that is told to stop in the middle may do so any number of times."""
-    keeps = FakeKeeps()
-
-    async def stopped(setup: Setup) -> None:
-        setup.write("r2", {"hangs_at": ActivationStep.START})
-        setup.source.say(setup.known["r2"])
-        await asyncio.sleep(0.5)
-
-    async def last(setup: Setup) -> None:
-        setup.source.say(setup.known["r2"])
-        await asyncio.sleep(0.5)
-        assert setup.traffic.candidate is not None
-
-    for _ in range(4):
-        _life(tmp_path, keeps, stopped, killed=False)
-    _life(tmp_path, keeps, last, killed=False)
-
-
-def test_what_an_operator_started_is_activated_after_a_kill(tmp_path: Path) -> None:
-    """It was asked for, and no source would ask again."""
-    keeps = FakeKeeps()
-
-    async def killed_at_start(setup: Setup) -> None:
-        setup.write("r2", {"hangs_at": ActivationStep.START})
-        asking = asyncio.create_task(setup.desk.start("r2"))
-        await asyncio.sleep(0.5)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-
-    async def second(setup: Setup) -> None:
-        await asyncio.sleep(0.5)
-        assert setup.traffic.candidate is not None
-
-    _life(tmp_path, keeps, killed_at_start, killed=True)
-    _life(tmp_path, keeps, second, killed=True)
-
-
-def test_a_desired_release_that_is_no_longer_desired_is_not_activated_after_a_kill(tmp_path: Path) -> None:
-    """The source is asked first; what it names by then is what counts."""
-    keeps = FakeKeeps()
-
-    async def killed_at_start(setup: Setup) -> None:
-        setup.write("r2", {"hangs_at": ActivationStep.START})
-        setup.source.say(setup.known["r2"])
-        await asyncio.sleep(0.5)
-
-    async def second(setup: Setup) -> None:
-        setup.source.say(setup.known["r1"])
-        await asyncio.sleep(5)
-        assert setup.traffic.candidate is None
-        assert setup.desk.status()["state"] == "idle"
-        assert setup.desk.status()["candidate"] is None
-
-    _life(tmp_path, keeps, killed_at_start, killed=True)
-    _life(tmp_path, keeps, second, killed=True)
 
 
 def test_a_release_that_was_rolled_back_is_not_tried_after_a_restart(tmp_path: Path) -> None:
@@ -168,8 +59,8 @@ def test_a_release_that_was_rolled_back_is_not_tried_after_a_restart(tmp_path: P
         assert setup.traffic.candidate is None
         assert setup.desk.status()["refused"]["step"] == "rolled_back"
 
-    _life(tmp_path, keeps, first, killed=False)
-    assert _life(tmp_path, keeps, second, killed=True).happened() == ["served", "started", "rolled_back"]
+    life(tmp_path, keeps, first, killed=False)
+    assert life(tmp_path, keeps, second, killed=True).happened() == ["served", "started", "rolled_back"]
 
 
 def test_a_candidate_whose_server_is_away_after_a_restart_is_tried_again(tmp_path: Path) -> None:
@@ -181,7 +72,7 @@ def test_a_candidate_whose_server_is_away_after_a_restart_is_tried_again(tmp_pat
         setup.source.say(setup.known["r2"])
         await asyncio.sleep(0.5)
 
-    _life(tmp_path, keeps, first, killed=True)
+    life(tmp_path, keeps, first, killed=True)
 
     async def play() -> None:
         setup = Setup(tmp_path, keeps)
@@ -208,7 +99,7 @@ def test_a_start_that_serves_the_candidate_has_no_rollout(tmp_path: Path) -> Non
     async def first(setup: Setup) -> None:
         await setup.desk.start("r2")
 
-    _life(tmp_path, keeps, first, killed=True)
+    life(tmp_path, keeps, first, killed=True)
 
     async def play() -> None:
         files = Setup(tmp_path)
@@ -222,6 +113,33 @@ def test_a_start_that_serves_the_candidate_has_no_rollout(tmp_path: Path) -> Non
         await setup.desk.aclose()
 
     run_virtual(play())
+
+
+@pytest.mark.parametrize("ended", ["completed", "aborted"])
+def test_how_a_rollout_ended_is_not_told_of_the_release_that_settings_name_since(tmp_path: Path, ended: str) -> None:
+    """What completed decides no more, or what was aborted decides all traffic: neither is how it stands."""
+    keeps = FakeKeeps()
+
+    async def first(setup: Setup) -> None:
+        await setup.desk.start("r2", at_once=ended == "completed")
+        if ended == "aborted":
+            await setup.desk.abort()
+        assert setup.desk.status()["state"] == ended
+
+    life(tmp_path, keeps, first, killed=False)
+
+    async def play(serves: str, state: str) -> None:
+        setup = Setup(tmp_path, keeps, serves=Setup(tmp_path).write(serves))
+        assert setup.desk.status()["state"] == state
+        await setup.desk.aclose()
+
+    same = "r2" if ended == "completed" else "r1"
+    run_virtual(play(same, ended))
+    if ended == "aborted":
+        run_virtual(play("r3", "aborted"))  # what was aborted decides nothing, as before
+        run_virtual(play("r2", "idle"))
+    else:
+        run_virtual(play("r3", "idle"))
 
 
 def _entry(number: int) -> Entry:
@@ -275,7 +193,7 @@ def test_a_candidate_begins_again_where_another_release_is_stable(tmp_path: Path
         await asyncio.gather(loop, return_exceptions=True)
         await setup.desk.aclose()
 
-    _life(tmp_path, keeps, first, killed=False)
+    life(tmp_path, keeps, first, killed=False)
     run_virtual(second())
 
 

@@ -1,16 +1,19 @@
-"""What changes for traffic from one release to another, and how a release is shown."""
+"""What changes for traffic from one release to another."""
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cascade.policy.release import parse_release
 from cascade.rollout.bundle import Bundle, load_bundle
 from cascade.rollout.diff import differences
 from cascade.rollout.load import offline
-from cascade.rollout.show import description
+from tests.scenario import release_data
+from tests.server.sidecar import bundle_of
 
 from .arrange import artefact_for, stage_data, write_release
 
@@ -36,6 +39,9 @@ _SMALL = {"small": stage_data("small")}
 _BOTH = {**_SMALL, "large": stage_data("large")}
 _ONNX = {"adapter": "onnx", "model": "m", "engine": "onnxruntime", "weights": {"folder": "f"}}
 _STATIC = {"kind": "static", "top_m": 20}
+_CHAT = {"adapter": "chat", "score_space": "rank"}
+_FUSED = {"kind": "static-fused", "calibration": f"sha256:{'0' * 64}", "top_m": 20}
+_FUSED_WORDS = "go to the large stage; where the calibration does not hold, the first 20 of the small order"
 _LARGE_WORDS = "org/large, float32, tei/1.9, passthrough@1, 512 tokens, logit"
 
 
@@ -52,6 +58,46 @@ _LARGE_WORDS = "org/large, float32, tei/1.9, passthrough@1, 512 tokens, logit"
             {"depth": {"kind": "skip"}},
             {"depth": {"kind": "skip", "duplicate_head": 0.9}},
             ["depth.duplicate_head: 0.8 -> 0.9"],
+        ),
+        (
+            {"depth": {"kind": "skip"}},
+            {"depth": {"kind": "skip", "default": 30, "duplicate_head": 0.9}},
+            [
+                (
+                    "depth: no candidate; the first 20 where the head repeats itself -> no candidate; the first 30 where "
+                    "the head repeats itself"
+                ),
+                "depth.duplicate_head: 0.8 -> 0.9",
+            ],
+        ),
+        (
+            {"escalation": _FUSED},
+            {"escalation": {**_FUSED, "top_m": 10, "final_order": "fitted"}},
+            [
+                (
+                    f"escalation: the 20 candidates of most expected value at 10 {_FUSED_WORDS} -> the 10 candidates of most "
+                    "expected value at 10 go to the large stage; what it scores is ordered by the calibration's fitted "
+                    "order; where the calibration does not hold, the first 20 of the small order"
+                ),
+            ],
+        ),
+        (
+            {"budgets": _BUDGETS},
+            {"budgets": _BUDGETS | {"total_ms": 100.00001}},
+            ["budgets.total_ms: 100 -> 100.00001 (Deadline where the caller names none)"],
+        ),
+        (
+            {"stages": {"small": _ONNX}, "escalation": "none"},
+            {"stages": {"small": {**_ONNX, "attention": "exported"}}, "escalation": "none"},
+            ["stages.small.attention: exact -> exported"],
+        ),
+        (
+            {"stages": {**_SMALL, "large": stage_data("large", **_CHAT)}, "escalation": _STATIC},
+            {
+                "stages": {**_SMALL, "large": stage_data("large", **_CHAT, passage_tokens=128)},
+                "escalation": _STATIC,
+            },
+            ["stages.large.passage_tokens: 256 -> 128; its scores are others"],
         ),
         (
             {"limits": {"tenants": {"acme": {"weight": 3}}}},
@@ -116,6 +162,46 @@ def test_each_change_is_a_line(tmp_path: Path, one: dict[str, Any], other: dict[
     assert _told(tmp_path, one, other) == told
 
 
+_WHEN = [{"signal": "bm25.gap_tail", "at_least": 3.0}]
+_CALIBRATED = {"kind": "calibrated", "calibration": f"sha256:{'0' * 64}", "price_per_pair": 0.002}
+_SIGNALS = {"kind": "signals", "default": 50, "rules": []}
+
+
+@pytest.mark.parametrize(
+    ("part", "base", "changes"),
+    [
+        (
+            "escalation",
+            _CALIBRATED,
+            {
+                "k": 5, "price_per_pair": 0.0020000001, "first_round_factor": 4.0, "chunk": 5, "max_share": 0.5,
+                "accept": {"margin_at_least": 0.5}, "direct": {"when": _WHEN}, "margin_noise": 0.01, "safe_top_m": 3,
+                "final_order": "fitted",
+            },
+        ),
+        (
+            "depth",
+            _SIGNALS,
+            {
+                "default": 40, "least": 2, "most": 100, "duplicate_head": 0.9, "answer_separation": 2.0,
+                "rules": [{"when": _WHEN, "depth": 20}],
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_no_change_hides_another(part: str, base: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Of two changes more is told than of either: what is said in words, and what is named by its key."""
+
+    def told(*names: str) -> list[str]:
+        release = {"stages": _BOTH, "escalation": _STATIC, part: base}
+        other = {**release, part: base | {name: changes[name] for name in names}}
+        return differences(*(bundle_of(parse_release(release_data(**data))) for data in (release, other)))
+
+    assert told() == []
+    for one, other in combinations(changes, 2):
+        assert told(one, other) not in ([], told(one), told(other)), (one, other)
+
+
 def test_another_calibration_is_told_by_digest_and_by_what_it_was_fitted_on(tmp_path: Path) -> None:
     """Only what differs of the two is said."""
     one, other = _bundle(tmp_path / "one"), _bundle(tmp_path / "other", artefact_for(channels=("bm25", "dense")))
@@ -137,21 +223,6 @@ def test_a_calibration_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert told[2].startswith("  now: cannot be used: artefact sha256:")
 
 
-def test_a_release_is_shown_in_words_without_its_addresses(tmp_path: Path) -> None:
-    """Name, digests, stages, depth, escalation, time, calibration and evidence."""
-    bundle = _bundle(tmp_path)
-    lines = description(bundle)
-    assert [line.partition("  ")[0] for line in lines if line[0] != " "] == [
-        "release", "digest", "policy digest", "mode", "small stage", "large stage", "depth", "escalation", "time", "levels",
-        "rollout", "calibration", "certificate", "report",
-    ]  # fmt: skip
-    assert lines[1].endswith(bundle.loaded.digest)
-    assert f"calibration    {bundle.loaded.release.calibration}" in lines
-    assert "               requests must carry the channels: bm25" in lines
-    assert "time           100 ms in all, small 40, large 60, kept 10; where it is not enough: original-order" in lines
-    assert "stage.example" not in "".join(lines)
-
-
 _TEN, _NOTHING = "the first 10 candidates", "nothing goes to the large stage"
 _TIMES = "100 ms in all, small 40, large 60, kept 10"
 _LEVELS: list[dict[str, Any]] = [
@@ -160,21 +231,6 @@ _LEVELS: list[dict[str, Any]] = [
     {"name": "degraded-2", "depth": 20, "escalation": "none"},
     {"name": "degraded-3", "stages": "none"},
 ]
-
-
-def test_load_levels_are_shown_in_words(tmp_path: Path) -> None:
-    """A line each, and one that says so where there are none."""
-    lines = description(_bundle(tmp_path / "levels", levels=_LEVELS))
-    known = "; nDCG 0.500, -0.0100 to always-large"
-    at = lines.index(f"levels         normal: the release as it stands{known}")
-    assert lines[at + 1 : at + 4] == [
-        f"               degraded-1: nothing goes to the large stage{known}",
-        f"               degraded-2: the first 20 candidates; nothing goes to the large stage{known}",
-        f"               degraded-3: no stage is asked: first-stage order{known}",
-    ]
-    unmeasured = description(_bundle(tmp_path / "unmeasured", levels=_LEVELS, evidence=None))
-    assert f"{lines[at].removesuffix(known)}; its quality is not measured" in unmeasured
-    assert "levels         none beside the release as it stands" in description(_bundle(tmp_path / "none"))
 
 
 @pytest.mark.parametrize(
@@ -210,13 +266,3 @@ def test_each_change_of_a_load_level_is_a_line(
 ) -> None:
     """Levels that came, went, changed or changed places."""
     assert _told(tmp_path, {"levels": before}, {"levels": after}) == told
-
-
-def test_a_release_is_shown_without_a_calibration_and_without_evidence(tmp_path: Path) -> None:
-    """None is said; one that cannot be used says why."""
-    lines = description(_bundle(tmp_path / "none", escalation=_STATIC, evidence=None))
-    assert lines[-3:] == ["calibration    none", "certificate    none", "report         none"]
-    written = write_release(tmp_path / "missing")
-    written.calibration.unlink()
-    lines = description(load_bundle(written.path, {}))
-    assert any(line.startswith("calibration    cannot be used: artefact sha256:") for line in lines)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from cascade.policy.release import GuardrailLimits
+from cascade.rollout.arms import UNIT_NUMBERS
 from cascade.rollout.guardrails.arm_comparison import ArmComparison
 from cascade.rollout.guardrails.names import GuardrailName, GuardrailVerdict
 from cascade.rollout.guardrails.observed import Observed
@@ -236,6 +238,29 @@ def test_where_the_canary_has_most_units_it_is_they_that_tell_how_units_differ()
     assert told.p_harm is not None
     assert told.p_harm < _HARM
     assert (told.verdict, both.has_failed) == (GuardrailVerdict.INCONCLUSIVE, False)
+
+
+def _many(bad_of_canary: int) -> ArmComparison:
+    """Have 20,000 units answered by the stable release, a twentieth of them always badly, and 500 by the canary, 8 times each."""
+    rng = np.random.default_rng(3)
+    units = rng.integers(UNIT_NUMBERS, size=20_500).tolist()
+    both = _comparison()
+    for _ in range(8):
+        for number in rng.permutation(20_500).tolist():
+            if number < 500:
+                both.canary(_canary(error=number < bad_of_canary, unit=units[number]))
+            else:
+                both.stable(_stable(error=number % 20 == 0, unit=units[number]))
+    return both
+
+
+@pytest.mark.parametrize(("bad", "verdict"), [(37, GuardrailVerdict.INCONCLUSIVE), (200, GuardrailVerdict.FAIL)])
+def test_callers_are_told_apart_however_many_there_are(bad: int, verdict: GuardrailVerdict) -> None:
+    """Of the canary's callers 7.4% always fail where 5% of all do: too few to be the release's doing; two fifths are not."""
+    told = _told(_many(bad), GuardrailName.ERRORS)
+    assert told.p_harm is not None
+    assert told.p_harm < _HARM
+    assert told.verdict is verdict
 
 
 def test_a_failure_is_kept_though_what_is_known_of_units_is_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import orjson
 import pytest
 
 from cascade.errors import ConfigError
@@ -131,6 +132,33 @@ def test_an_index_above_the_limit_that_chance_allows_says_neither() -> None:
     assert watch.index > 0.001
 
 
+def _of_callers(count: int, canary_shift: float, seed: int) -> DriftWatch:
+    """Have so many callers, each in one arm for good with best scores of its own, ask 4000 scores of each release."""
+    rng = np.random.default_rng(seed)
+    middles = rng.normal(0.0, 0.7, count)
+    watch = DriftWatch(0.25, 0.002)
+    for _ in range(4000):
+        for take, who, shift in (
+            (watch.stable, rng.integers(count // 2, count), 0.0),
+            (watch.canary, rng.integers(count // 2), canary_shift),
+        ):
+            take(float(rng.normal(middles[who] + shift, 0.7)), int(who))
+        watch.look()
+    return watch
+
+
+def test_callers_whose_scores_differ_by_themselves_are_no_drift() -> None:
+    """Of 40 like releases with 16 callers 12 have an index above the limit at last; of none it is held against the release."""
+    watches = [_of_callers(16, 0.0, seed) for seed in range(40)]
+    assert GuardrailVerdict.FAIL not in {watch.verdict for watch in watches}
+    assert sum(watch.verdict is GuardrailVerdict.INCONCLUSIVE for watch in watches) >= 5
+
+
+def test_scores_of_many_callers_that_moved_fail() -> None:
+    """Two hundred of them are enough to tell a stage that scores otherwise from callers that are unlike."""
+    assert _of_callers(200, 1.0, 1).verdict is GuardrailVerdict.FAIL
+
+
 @pytest.mark.parametrize(("times", "verdict"), [(1.5, GuardrailVerdict.INCONCLUSIVE), (1.8, GuardrailVerdict.FAIL)])
 def test_a_first_look_spends_its_share_of_alpha_alone(times: float, verdict: GuardrailVerdict) -> None:
     """That is 6 / pi^2 of it: a gap with a p-value below alpha is not enough where it is above that."""
@@ -154,7 +182,8 @@ def test_a_score_is_compared_with_the_last_of_the_stable_release_and_each_once()
         watch.stable(score)
     watch.canary(5.0)
     watch.canary(6.0)
-    assert (watch.count, watch.state()["stable"], watch.state()["canary"]) == (1, [2.0], [5.0])
+    kept = watch.state()
+    assert (watch.count, kept["stable"]["values"], kept["canary"]["values"]) == (1, [2.0], [5.0])
 
 
 def test_it_holds_four_thousand_at_most_and_begins_anew() -> None:
@@ -220,7 +249,7 @@ def test_scores_that_differ_as_chance_may_say_so() -> None:
         evidence.canary(_scored(Arm.CANARY, float(rng.normal())))
     evidence.look()
     told = next(iter(evidence.told(needed=True)))
-    assert told.why == "the scores differ at 1000 of each release, and no more than chance may do"
+    assert told.why == "the scores differ at 1000 of each release, and no more than chance or units of traffic may do"
 
 
 def test_alpha_is_shared_out_among_all_tests() -> None:
@@ -231,3 +260,17 @@ def test_alpha_is_shared_out_among_all_tests() -> None:
     assert harm_alpha(RolloutRules(guardrails=GuardrailLimits(**none))) == 0.05
     assert canary_steps(RolloutRules(steps=(0.0, 5.0, 100.0))) == [1]
     assert sum(look_alpha(0.05, look) for look in range(1, 10_000)) == pytest.approx(0.05, rel=1e-3)
+
+
+def test_a_watch_that_was_restored_still_knows_whose_scores_it_has() -> None:
+    """Those of one unit are worth one score after a restart too."""
+    first, second, third = (DriftWatch(0.25, 0.002) for _ in range(3))
+    for number in range(1000):
+        for watch in (first, third):
+            watch.stable(0.0, number)
+            watch.canary(1.0, None if watch is third else 1)
+    second.restore(orjson.loads(orjson.dumps(first.state())))
+    for watch in (first, second, third):
+        watch.look()
+    assert (first.verdict, third.verdict) == (GuardrailVerdict.INCONCLUSIVE, GuardrailVerdict.FAIL)
+    assert second.state() == first.state()

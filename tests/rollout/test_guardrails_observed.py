@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from cascade.decision import Decision, DegradedReason
 from cascade.errors import ConfigError
 from cascade.policy.release import Prices, Release, parse_release
 from cascade.rollout.guardrails import Observed, Pricing, Settled, changes, observed_of, pricings
 from cascade.rollout.guardrails.changes import Changes
-from cascade.types import Arm, Decision, DegradedReason, StageName
+from cascade.types import Arm, StageName
 from tests.scenario import release_data
 from tests.telemetry.decisions import decision, round_of
 
@@ -93,6 +94,22 @@ def test_what_a_release_does_not_take_is_an_error_of_its_arm_and_no_more() -> No
     assert observed_of(settled, _PRICING, 100.0) == Observed(Arm.CANARY, error=True)
 
 
+@pytest.mark.parametrize(
+    ("waited_ms", "states_deadline", "observed"),
+    [
+        (150.0, False, Observed(Arm.CANARY, late=True, unit=7)),
+        (100.0, False, Observed(Arm.CANARY, left=True, unit=7)),  # why is not known
+        (150.0, True, Observed(Arm.CANARY, left=True, unit=7)),
+    ],
+)
+def test_a_caller_who_left_after_the_smaller_budget_was_answered_late(
+    waited_ms: float, states_deadline: bool, observed: Observed
+) -> None:
+    """A release that gives itself more time than callers have would else be late for nobody: none of them waits for it."""
+    settled = Settled(Arm.CANARY, "sha256:r2", None, False, 1, states_deadline, 7, left_after_ms=waited_ms)
+    assert observed_of(settled, _PRICING, 100.0) == observed
+
+
 def test_a_share_and_a_cost_are_never_above_one() -> None:
     """A level or a safe mode may send more than was reckoned with."""
     seen = _seen(decision(candidates=1, rounds=(round_of(StageName.LARGE, sent=100),)))
@@ -135,8 +152,12 @@ def test_what_another_release_changes_is_told(changed: dict[str, Any], expected:
     assert changes(_release(), _release(**changed)) == expected
 
 
-def test_a_stable_release_without_a_large_stage_cannot_judge() -> None:
-    """Nor can it judge another that has none."""
+def test_a_stable_release_without_a_large_stage_or_whose_orders_lists_cannot_judge() -> None:
+    """Nor can it judge another that has none, or its like."""
+    small = _stages()["small"]
+    chat = {"adapter": "chat", "url": "http://chat.example", "model": "m", "engine": "vllm/0.11"}
+    lists = _release(stages={"small": small, "large": chat})
+    assert changes(lists, lists) == changes(lists, _release()) == Changes(True, False, False, False)
     small_only = _release(stages={"small": _stages()["small"]}, escalation="none")
     assert changes(small_only, _release()) == Changes(True, False, False, True)
     assert changes(small_only, small_only) == Changes(True, False, False, False)

@@ -32,29 +32,33 @@ def test_the_rules_are_said_in_words() -> None:
     assert rollout_lines(RolloutRules()) == [
         "1% -> 5% -> 25% -> 100%, at least 500 answers and 60 s at each, the first 20 not counted as late or degraded",
         (
-            "beyond the stable release at most late 1.0%, errors 0.5%, fallback 2.0%, escalation 10.0%, cost 25%, "
+            "beyond the stable release at most late 1%, errors 0.5%, fallback 2%, escalation 10%, cost 25%, "
             "ranking loss 0.01 nDCG, drift PSI 0.25, at alpha 0.05"
         ),
-        "5.0% of requests scored beside: 4 at once, 64 waiting, 64000000 bytes, 2000 ms each",
+        "5% of requests scored beside: 4 at once, 64 waiting, 64000000 bytes, 2000 ms each",
         "a pair costs 0.1 at the small stage and 1 at the large one",
         "judged queries none, smoke queries none",
     ]
-    off = RolloutRules.model_validate({"guardrails": {"late": None}, "smoke": [{"query": "q", "documents": ["d"]}]})
+    off = RolloutRules.model_validate(
+        {"guardrails": {"late": None, "fallback": 0.0204}, "smoke": [{"query": "q", "documents": ["d"]}]}
+    )
     lines = rollout_lines(off)
-    assert "late off, errors 0.5%" in lines[1]
+    assert "late off, errors 0.5%, fallback 2.04%" in lines[1]
     assert lines[4] == "judged queries none, smoke queries 1"
 
 
 def test_another_rollout_changes_nothing_for_traffic_and_is_told(tmp_path: Path) -> None:
-    """Each line that differs, before and after."""
-    one, other = _bundle(tmp_path / "one"), _bundle(tmp_path / "other", rollout={"steps": [10, 100]})
+    """Each key that differs, before and after, by as little as that is; and that its smoke queries do as well."""
+    smoke = [{"query": "q", "documents": ["d"]}]
+    rules = {"steps": [10, 100], "guardrails": {"late": 0.0104, "errors": None}, "smoke": smoke}
+    one, other = _bundle(tmp_path / "one"), _bundle(tmp_path / "other", rollout=rules)
     assert differences(one, other) == []
     assert rollout_differences(one, one) == []
     assert rollout_differences(one, other) == [
-        (
-            "rollout: 1% -> 5% -> 25% -> 100%, at least 500 answers and 60 s at each, the first 20 not counted as late or "
-            "degraded -> 10% -> 100%, at least 500 answers and 60 s at each, the first 20 not counted as late or degraded"
-        )
+        "rollout.guardrails.errors: 0.005 -> not there",
+        "rollout.guardrails.late: 0.01 -> 0.0104",
+        "rollout.steps: [1.0,5.0,25.0,100.0] -> [10.0,100.0]",
+        "rollout: the smoke queries are others",
     ]
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from cascade.decision import Ranking
 from cascade.errors import StageOverloaded, StageUnreachable
 from cascade.guard.events import Guarded
 from cascade.rollout.shadow.sampling import is_shadowed
 from cascade.telemetry.records import Assignment
 from cascade.testing.clock import run_virtual
-from cascade.types import Arm, BreakerState, Ranking, Request, StageName
+from cascade.types import Arm, BreakerState, Request, StageName
+from tests.cache.arrange import arranged
 from tests.recorded import Kept
 
 from .shadows import ANIMALS, Pair, asked, scored_by
@@ -49,6 +52,19 @@ def test_a_pair_is_judged_by_the_stable_large_stage_over_the_whole_depth() -> No
     assert pair.outcomes == {"compared": 1}
     assert large.calls[0] == ["ant", "bee"]
     assert [text for call in large.calls[1:] for text in call] == list(ANIMALS)
+
+
+def test_the_judge_scores_anew_what_is_kept_of_the_answer() -> None:
+    """By kept scores the stable order would be judged by its own noise: each call of this stage turns two documents around."""
+    turns = itertools.count()
+    large = scored_by("abcde")
+    large.score_of = lambda query, text: -float(("abcde", "bacde")[(next(turns) // 5) % 2].index(text[0]))
+    kept = arranged(large)
+    pair = Pair(large=kept.stage, top_m=5, tried=scored_by("bacde", "tried"))
+    _played(pair)
+    assert [text for call in large.calls for text in call] == [*ANIMALS, *ANIMALS]
+    ideal = _dcg([1, 2, 3, 4, 5])
+    assert pair.losses == [pytest.approx((_dcg([2, 1, 3, 4, 5]) - ideal) / ideal)]
 
 
 def test_an_identical_release_loses_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -118,6 +119,19 @@ def test_keys_that_cannot_be_written_are_told(tmp_path: Path) -> None:
     """The error names the file."""
     with pytest.raises(ConfigError, match=r"release\.pub: cannot be written: FileNotFoundError$"):
         make_keys(tmp_path / "release.key", tmp_path / "none" / "release.pub")
+
+
+def test_a_key_that_the_disk_took_in_part_is_not_left(tmp_path: Path) -> None:
+    """It would be in the way of the next try, as no key is overwritten."""
+    soft, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, most))
+    try:
+        with pytest.raises(ConfigError, match=r"public: cannot be written: OSError$"):
+            make_keys(tmp_path / "private", tmp_path / "public")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, most))
+    assert list(tmp_path.iterdir()) == []
+    make_keys(tmp_path / "private", tmp_path / "public")
 
 
 def test_a_file_holds_several_public_keys_and_words(tmp_path: Path) -> None:

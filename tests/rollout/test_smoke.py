@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from cascade.decision import DegradedReason, RankedCandidate, Ranking, Round
 from cascade.guard.own_calls import is_own_call
 from cascade.policy.rollout_rules import SmokeQuery
 from cascade.rollout.smoke import Smoked, smoke
-from cascade.types import DegradedReason, RankedCandidate, Ranking, Request, Round, StageName
+from cascade.types import Request, StageName
 from tests.telemetry.decisions import decision
 
 

@@ -98,3 +98,15 @@ def test_a_folder_that_goes_while_it_is_read_is_told(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Path, "rglob", gone)
     with pytest.raises(ConfigError, match=r"bundle: cannot be read: FileNotFoundError$"):
         open_source(tmp_path / "bundle")
+
+
+@pytest.mark.parametrize("name", ["release.yaml", "release.tar", "..data/release.yaml", "bundle"])
+def test_links_that_lead_round_are_an_error_of_the_file(tmp_path: Path, name: str) -> None:
+    """Of the file itself, of its folder, and of a mount's own link."""
+    (tmp_path / "folder").symlink_to("folder")
+    (tmp_path / "mount").mkdir()
+    (tmp_path / "mount" / "..data").symlink_to("..data")
+    (tmp_path / "mount" / "release.yaml").symlink_to("..data/release.yaml")
+    for place in (tmp_path / "folder" / name, tmp_path / "mount" / name, tmp_path / "folder", tmp_path / "mount"):
+        with pytest.raises(ConfigError, match=r"^release .*cannot be read"):
+            open_source(place)

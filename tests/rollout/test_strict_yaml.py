@@ -26,6 +26,7 @@ def _file(folder: Path, content: str | bytes) -> Path:
         ("# all\n---\na: {b: [1, 2.5, true, null, text, 'quoted: text', \"é\"]}\n...\n", None),
         ("a: |\n  two\n  lines\nb: >-\n  one\n  line\n", {"a": "two\nlines\n", "b": "one line"}),
         ("\ufeffa: 1", {"a": 1}),
+        ("a: [0, -5, 1_000, 0x1f, 0.5, -1.5e+3, 00.5]", {"a": [0, -5, 1000, 31, 0.5, -1500.0, 0.5]}),
         ("a: {k: 1}\nb: {k: 2}", {"a": {"k": 1}, "b": {"k": 2}}),
         ("a: '*x &y !z'", {"a": "*x &y !z"}),
     ],
@@ -50,6 +51,15 @@ def test_a_key_given_twice_is_refused_with_its_line(tmp_path: Path, content: str
     with pytest.raises(ConfigError) as raised:
         read_mapping(_file(tmp_path, content))
     assert str(raised.value) == told
+
+
+@pytest.mark.parametrize("number", ["050", "-010", "0_7", "1:30", "1:30.5", "+00"])
+def test_a_number_that_is_another_than_it_looks_is_refused_with_its_line(tmp_path: Path, number: str) -> None:
+    """YAML reads 050 as 40, and 1:30 as 90; in quotes they are text."""
+    with pytest.raises(ConfigError) as raised:
+        read_mapping(_file(tmp_path, f"a: 1\nb: [{number}]"))
+    assert str(raised.value) == "line 2: write a number in plain digits, without 0 before them or :, and text in quotes"
+    assert read_mapping(_file(tmp_path, f"b: '{number}'")) == {"b": number}
 
 
 @pytest.mark.parametrize("key", [r"\e[31ma", r"a\nb", r"\ud800", r"\u202ea", "a" * 201])

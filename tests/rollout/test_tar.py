@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cascade.errors import ConfigError
 from cascade.rollout import tar as module
-from cascade.rollout.tar import read_tar, tar_bytes
+from cascade.rollout.tar import LARGEST_TAR, read_tar, tar_bytes
 
 _NAME = f"artifacts/{'ab' * 32}.json"
 _CONTENTS = {"release.yaml": b"release: r1\n", _NAME: b"{}"}
@@ -55,6 +55,12 @@ def test_what_is_written_is_read(tmp_path: Path, artefacts: dict[str, bytes], re
     data = tar_bytes(contents)
     assert read_tar(_write(tmp_path, data)) == contents
     assert tar_bytes(dict(reversed(contents.items()))) == data
+
+
+def test_what_could_not_be_read_again_is_not_written() -> None:
+    """Artefacts that are small enough by themselves can be too much together."""
+    with pytest.raises(ConfigError, match=f"larger than {LARGEST_TAR} bytes as a tar"):
+        tar_bytes({f"artifacts/{number:064x}.json": bytes(LARGEST_TAR // 2) for number in range(2)})
 
 
 def test_a_tar_has_no_time_owner_or_compression() -> None:
@@ -108,8 +114,55 @@ def test_a_sparse_file_is_refused(tmp_path: Path) -> None:
         "GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.name": "release.yaml",
         "GNU.sparse.size": str(2**40), "GNU.sparse.map": "0,4", "GNU.sparse.numblocks": "1",
     }  # fmt: skip
-    with pytest.raises(ConfigError, match=r"not a plain file|larger than"):
+    with pytest.raises(ConfigError, match=r"header 0: it renames or resizes the entry behind it$"):
         read_tar(_write(tmp_path, _tar((member, b"abcd"))))
+    with pytest.raises(ConfigError, match=r"release\.yaml: not a plain file$"):
+        read_tar(_write(tmp_path, _tar((_member("release.yaml", tarfile.GNUTYPE_SPARSE), b""))))
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_SPARSE])
+@pytest.mark.parametrize("filling", [b"1", b"9 path=", b"\0"])
+def test_a_long_header_costs_no_more_than_its_length(tmp_path: Path, kind: bytes, filling: bytes) -> None:
+    """With Python's reader one of a megabyte of digits takes a quarter of an hour, in which nothing else runs."""
+    content = filling * (2**20 // len(filling))
+    member = _member("././@Header", kind)
+    member.size = len(content)
+    data = member.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % 512) + tar_bytes(_CONTENTS)
+    try:
+        read = read_tar(_write(tmp_path, data))
+    except ConfigError:
+        return
+    assert (read, kind in {tarfile.XHDTYPE, tarfile.XGLTYPE}) == (_CONTENTS, True)
+
+
+@pytest.mark.parametrize("key", ["path", "size", "GNU.sparse.name"])
+def test_a_header_that_makes_another_entry_of_it_is_refused(tmp_path: Path, key: str) -> None:
+    """Programs would disagree on what the bundle holds."""
+    member = _member("release.yaml")
+    member.pax_headers = {key: "1"}
+    with pytest.raises(ConfigError, match=r"header 0: it renames or resizes the entry behind it$"):
+        read_tar(_write(tmp_path, _tar((member, b"a"))))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(
+    st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
+    st.floats(0, 2**33),
+    st.binary(max_size=2000),
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=10),
+)
+def test_what_python_writes_is_read(tmp_path: Path, form: int, mtime: float, content: bytes, owner: str) -> None:
+    """In each format, with times of fractions and owners of any name, which need longer headers."""
+    member = _member("release.yaml")
+    member.mtime, member.uname = mtime, owner
+    assert read_tar(_write(tmp_path, _tar((member, content), form=form))) == {"release.yaml": content}
+
+
+def test_a_tar_without_its_end_is_refused(tmp_path: Path) -> None:
+    """It may have been cut short between two entries."""
+    data = tar_bytes(_CONTENTS)
+    with pytest.raises(ConfigError, match="not a tar, or damaged"):
+        read_tar(_write(tmp_path, data[: 2 * 1024]))
 
 
 def test_a_file_given_twice_is_refused(tmp_path: Path) -> None:
@@ -124,6 +177,21 @@ def test_too_many_entries_are_refused(tmp_path: Path) -> None:
     members = [(_member(f"artifacts/{number:064x}.json"), b"{}") for number in range(70)]
     with pytest.raises(ConfigError, match=r"more than 64 entries$"):
         read_tar(_write(tmp_path, _tar(*members)))
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_headers_that_extend_others_count_too(tmp_path: Path, kind: bytes) -> None:
+    """A tar can hold a hundred thousand of them, each of which is parsed."""
+    members = [(_member("././@Header", kind), b"") for _ in range(70)]
+    with pytest.raises(ConfigError, match=r"more than 64 entries$"):
+        read_tar(_write(tmp_path, _tar(*members)))
+
+
+def test_what_macos_keeps_beside_files_is_passed_over(tmp_path: Path) -> None:
+    """Its tar puts the attributes of a file before it, as a file of its own."""
+    names = ("./._release.yaml", "./release.yaml", "./artifacts/._a.json", f"./{_NAME}")
+    read = read_tar(_write(tmp_path, _tar(*((_member(name), name.encode()) for name in names))))
+    assert read == {"release.yaml": b"./release.yaml", _NAME: f"./{_NAME}".encode()}
 
 
 def test_a_file_that_says_it_is_too_large_is_refused_unread(tmp_path: Path) -> None:

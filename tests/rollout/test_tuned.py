@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,23 @@ def test_strictly_the_machine_is_compared(tmp_path: Path) -> None:
     assert (Severity.WARNING, f"large stage, tuning: cpu is {here} here, and was Some Processor") in [
         (one.severity, one.what) for one in found
     ]
+
+
+def test_strictly_the_weights_on_this_machine_are_compared(tmp_path: Path) -> None:
+    """Where the release states no digest of a file, only the file tells that a tuning is of others."""
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    for name in ("model.onnx", "tokenizer.json"):
+        (folder / name).write_bytes(name.encode())
+    known = {name: sha256(name.encode()).hexdigest() for name in ("model.onnx", "tokenizer.json")}
+    bare: dict[str, Any] = {"weights": {"folder": str(folder)}}
+    told = "large stage, tuning: it was measured with other weights (fp32): tokenizer.json"
+    for digest, strict in ((known["tokenizer.json"], False), ("c" * 64, True)):
+        used = {"name": "fp32", "sha256": known | {"tokenizer.json": digest}}
+        path = _release(tmp_path, tuning=_tuned(tmp_path, weights=used), **bare)
+        assert told not in [one.what for one in verify(path, {}).findings]
+        found = [(one.severity, one.what) for one in verify(path, {}, load=True).findings]
+        assert ((Severity.WARNING, told) in found) is strict
 
 
 def _machine(**changes: Any) -> Machine:

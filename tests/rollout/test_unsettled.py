@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cascade.rollout.unsettled import UnsettledStarts
 from cascade.testing.clock import run_virtual
+from tests.rollout.desk_fakes import inline
 
 _ONE, _OTHER = (f"sha256:{digit * 64}" for digit in "12")
 
@@ -46,12 +49,29 @@ def test_a_start_settles_after_its_time_and_not_before(tmp_path: Path) -> None:
         starts = UnsettledStarts(tmp_path)
         starts.begin(_ONE)
         for seconds in (59.0, 61.0):
-            async with starts.settling(asyncio.Event()):
+            async with starts.settling(asyncio.Event(), off_loop=inline):
                 await asyncio.sleep(seconds)
             seen.append(_counted(tmp_path))
         return seen
 
     assert run_virtual(play()) == [(1, 0), (0, 0)]
+
+
+def test_a_disk_that_does_not_answer_holds_nothing_up(tmp_path: Path) -> None:
+    """What a start left is cleared away off the loop: requests are answered there."""
+
+    async def play() -> bool:
+        asked = asyncio.Event()
+
+        async def hung(work: Callable[[], Any], /) -> Any:
+            asked.set()
+            await asyncio.Event().wait()
+
+        async with UnsettledStarts(tmp_path).settling(asyncio.Event(), off_loop=hung):
+            await asyncio.sleep(61.0)
+            return asked.is_set()
+
+    assert run_virtual(play())
 
 
 def test_a_start_that_is_told_to_stop_has_settled(tmp_path: Path) -> None:
@@ -61,7 +81,7 @@ def test_a_start_that_is_told_to_stop_has_settled(tmp_path: Path) -> None:
         stopping = asyncio.Event()
         starts = UnsettledStarts(tmp_path)
         starts.begin(_ONE)
-        async with starts.settling(stopping):
+        async with starts.settling(stopping, off_loop=inline):
             await asyncio.sleep(1)
             before = _counted(tmp_path)
             stopping.set()

@@ -8,15 +8,11 @@ from typing import Any, Final
 import pytest
 
 from cascade.calibration.artefact import CalibrationArtefact, artefact_digest
-from cascade.calibration.certificate import Certificate, certificate_bytes
 from cascade.errors import ConfigError
-from cascade.policy.release import policy_digest
-from cascade.rollout.bundle import build_bundle, load_bundle
-from cascade.rollout.certified import certificate_fault
+from cascade.rollout.bundle import build_bundle
 from cascade.rollout.verify import Severity, Verification, verify
-from tests.calibration.made_certificate import made_certificate
 
-from .arrange import artefact_for, calibrated_data, digest_for, identity_of, report_for, stage_data, write_release
+from .arrange import artefact_for, calibrated_data, digest_for, report_for, stage_data, write_release
 
 
 def _verified(folder: Path, artefact: CalibrationArtefact | None = None, **changes: Any) -> Verification:
@@ -122,9 +118,9 @@ def test_a_variable_that_is_not_set_is_a_warning_and_its_value_not_compared(tmp_
     stages = {"small": stage_data("small", model="${MODEL}"), "large": stage_data("large")}
     path = write_release(tmp_path, stages=stages).path
     unset = verify(path, {})
-    assert _told(unset)[0] == (
-        Severity.WARNING, "variables are not set, and what they say is not compared: MODEL",
-    )  # fmt: skip
+    assert _told(unset) == [
+        (Severity.WARNING, "variables are not set, and what they say is not compared: MODEL"),
+    ]
     assert unset.passes(strict=False)
     assert verify(path, {"MODEL": "org/small"}).findings == ()
     assert not verify(path, {"MODEL": "org/other"}).passes(strict=False)
@@ -154,82 +150,6 @@ def test_evidence_that_is_named_and_not_there_or_no_json_is_an_error(tmp_path: P
     assert missing[0] is unreadable[0] is Severity.ERROR
     assert missing[1].startswith("evidence, certificate: artefact sha256:000")
     assert unreadable[1] == f"evidence, report: {digest} is not JSON"
-
-
-def _certified(folder: Path, certificate: Certificate | bytes) -> list[tuple[Severity, str]]:
-    """Return what is found of a release that names this certificate."""
-    data = certificate if isinstance(certificate, bytes) else certificate_bytes(certificate)
-    release = calibrated_data(digest_for())
-    evidence = {**release["evidence"], "certificate": artefact_digest(data)}
-    written = write_release(folder, evidence=evidence)
-    (folder / "calibration" / "certificate.json").write_bytes(data)
-    return _told(verify(written.path, {}))
-
-
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({}, None),
-        ({"large": None}, None),
-        ({"policy_digest": None}, "it certifies a threshold and no release"),
-        ({"large": identity_of(**stage_data("large", engine="tei/1.8"))}, "large stage: engine: declared tei/1.9, fitted on tei/1.8"),
-    ],
-    ids=["holds", "unknown stage", "no release", "other stage"],
-)  # fmt: skip
-def test_why_a_certificate_does_not_hold_is_told_in_one_sentence(
-    tmp_path: Path, fields: dict[str, Any], told: str | None
-) -> None:
-    """For whoever serves: what cannot be known is no fault."""
-    _certified(tmp_path, _of_this_policy(**fields))
-    bundle = load_bundle(tmp_path / "policies" / "release.yaml", {})
-    assert certificate_fault(bundle.loaded, bundle.source) == told
-
-
-def test_a_certificate_that_is_not_there_does_not_hold_and_none_at_all_is_no_fault(tmp_path: Path) -> None:
-    """The digest is named."""
-    written = write_release(tmp_path / "a", evidence={"certificate": f"sha256:{'0' * 64}"})
-    missing, none = load_bundle(written.path, {}), load_bundle(write_release(tmp_path / "b", evidence=None).path, {})
-    assert str(certificate_fault(missing.loaded, missing.source)).startswith("artefact sha256:000")
-    assert certificate_fault(none.loaded, none.source) is None
-
-
-def _of_this_policy(**fields: Any) -> Certificate:
-    known: dict[str, Any] = {name: identity_of(**stage_data(name)) for name in ("small", "large")}
-    return made_certificate(**{"policy_digest": policy_digest(calibrated_data(digest_for()))} | known | fields)
-
-
-def test_a_certificate_of_this_policy_is_evidence(tmp_path: Path) -> None:
-    """Whatever the release is called."""
-    assert _certified(tmp_path, _of_this_policy()) == []
-
-
-def test_a_certificate_of_another_policy_is_an_error(tmp_path: Path) -> None:
-    """One of another release, and one of a threshold alone."""
-    other = f"sha256:{'9' * 64}"
-    ((severity, what),) = _certified(tmp_path / "a", _of_this_policy(policy_digest=other))
-    assert severity is Severity.ERROR
-    assert what.startswith(f"evidence, certificate: it certifies the policy {other}, and this one is sha256:")
-    assert _certified(tmp_path / "b", _of_this_policy(policy_digest=None)) == [
-        (Severity.ERROR, "evidence, certificate: it certifies a threshold and no release")
-    ]
-
-
-def test_a_certificate_of_other_stages_is_an_error_and_of_unknown_ones_a_warning(tmp_path: Path) -> None:
-    """By fingerprint, as for a calibration."""
-    changed = identity_of(**stage_data("large", engine="tei/1.8"))
-    ((severity, what),) = _certified(tmp_path / "a", _of_this_policy(large=changed))
-    assert severity is Severity.ERROR
-    assert what == "evidence, certificate, large stage: engine: declared tei/1.9, fitted on tei/1.8"
-    ((severity, what),) = _certified(tmp_path / "b", _of_this_policy(large=None))
-    assert severity is Severity.WARNING
-    assert what.endswith("of which only the name is known")
-
-
-def test_what_is_no_certificate_is_an_error(tmp_path: Path) -> None:
-    """Any JSON is not one: a refusal has no file, so nothing else can stand for evidence."""
-    ((severity, what),) = _certified(tmp_path, b'{"epsilon": 0.01}')
-    assert severity is Severity.ERROR
-    assert what.startswith("evidence, certificate: certificate sha256:")
 
 
 def test_errors_come_before_warnings(tmp_path: Path) -> None:

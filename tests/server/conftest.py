@@ -12,8 +12,9 @@ from tests.logs import logging_given_back
 
 
 @pytest.fixture(autouse=True)
-def _log_of_its_own() -> Iterator[None]:
+def log() -> Iterator[io.BytesIO]:
     """Log into memory: what a test prints is not the log's, and a stream of another test may be closed."""
     with logging_given_back():
-        configure_logging("info", io.BytesIO())
-        yield
+        stream = io.BytesIO()
+        configure_logging("info", stream)
+        yield stream

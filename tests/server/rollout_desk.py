@@ -13,7 +13,18 @@ from cascade.rollout.controller import RolloutController
 from cascade.rollout.guardrails import Observed, time_to_rollback
 from cascade.types import Arm
 
-__all__ = ["CANDIDATE", "STABLE", "FakeDesk", "entry", "foreseen", "guardrails", "idle", "running", "turned_down"]
+__all__ = [
+    "CANDIDATE",
+    "STABLE",
+    "FakeDesk",
+    "entry",
+    "foreseen",
+    "guardrails",
+    "idle",
+    "put_off",
+    "running",
+    "turned_down",
+]
 
 STABLE: Final = {
     "release": "r-2026-10",
@@ -49,6 +60,7 @@ def idle(**changes: Any) -> dict[str, Any]:
         "guardrails": [],
         "waits_for": [],
         "rollback_within": [],
+        "state_fault": None,
     } | changes
 
 
@@ -64,6 +76,8 @@ def running(step: int = 1, late: bool = False, **changes: Any) -> dict[str, Any]
             "source": "releases/current.tar",
             "asked_at": "2026-11-30T09:20:00.000+00:00",
             "fault": None,
+            "pending": False,
+            "tried_again_at": None,
         },
         "share": controller.share,
         "step": controller.step,
@@ -71,6 +85,12 @@ def running(step: int = 1, late: bool = False, **changes: Any) -> dict[str, Any]
         "rollback_within": time_to_rollback(_RULES, 40.0),
     }
     return idle(**told | controller.told() | changes)
+
+
+def put_off() -> dict[str, Any]:
+    """Return the status after a desired release was refused whose server did not answer."""
+    desired = running()["desired"] | {"pending": True, "tried_again_at": "2026-11-30T09:25:30.000+00:00"}
+    return turned_down("refused", step="probe", why=["small: no answer"]) | {"desired": desired}
 
 
 def turned_down(state: str = "rolled_back", **changes: Any) -> dict[str, Any]:
@@ -156,6 +176,7 @@ class FakeDesk:
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     then: dict[str, Any] | None = None
     state_fault: str | None = None
+    desired_fault: str | None = None
 
     async def start(self, wanted: str, *, at_once: bool = False, lenient: bool = False) -> dict[str, Any]:
         return self._did("start", wanted, at_once, lenient)

@@ -13,6 +13,7 @@ import orjson
 import pytest
 import yaml
 
+from cascade.decision import Ranking
 from cascade.errors import ConfigError, StageUnreachable
 from cascade.guard.deadline import Deadline
 from cascade.policy.release import StageSpec
@@ -26,7 +27,7 @@ from cascade.telemetry.logs import configure_logging
 from cascade.testing.clock import run_virtual
 from cascade.testing.upstream import FakeTei
 from cascade.text import Text
-from cascade.types import Arm, Candidate, Ranking, Request, StageName
+from cascade.types import Arm, Candidate, Request, StageName
 from tests.e2e.processes import listening
 from tests.rollout.arrange import artefact_for, digest_for, write_release
 from tests.server.releases import TEXTS, Closable, Models, another, bundled, served, stage_of

@@ -9,6 +9,7 @@ from cascade.server.access import Access
 from cascade.stages.base import Congestion, Observed
 from cascade.testing.stages import ScriptedStage
 from cascade.testing.upstream import overlap
+from tests.server.rollout_desk import FakeDesk
 from tests.server.sidecar import BODIES, sidecar
 
 
@@ -108,6 +109,12 @@ async def test_what_a_server_told_of_its_load_is_shown_with_how_old_it_is() -> N
         assert shown['cascade_upstream_signal_silent{stage="small"}'] == silent
         load = (await served.admin.get("/status")).json()["stages"]["small"]["load"]
         assert (load["stale"], load["silent"], load["age_s"]) == (bool(stale), bool(silent), now)
+
+
+async def test_a_metric_shows_that_what_the_source_names_cannot_be_used() -> None:
+    """So that an alert sees it; without a desk, and where it can be used, it is 0."""
+    for desk, shown in ((None, 0), (FakeDesk(), 0), (FakeDesk(desired_fault="not signed"), 1)):
+        assert (await sidecar(desk=desk).metrics())["cascade_desired_unusable"] == shown
 
 
 class _Clock:

@@ -18,6 +18,7 @@ import orjson
 import pytest
 import yaml
 
+from cascade.decision import Level
 from cascade.errors import ConfigError
 from cascade.rollout.bundle import build_bundle
 from cascade.rollout.history import KeptRelease, Remembered, StateFile
@@ -30,7 +31,7 @@ from cascade.server.rollout_start import StateWithStore
 from cascade.server.settings import Settings
 from cascade.server.status import status
 from cascade.testing.upstream import FakeTei
-from cascade.types import Level, StageName
+from cascade.types import StageName
 from tests.e2e.processes import listening
 from tests.rollout.arrange import (
     Written,
@@ -143,6 +144,27 @@ def test_the_collector_passes_over_what_was_loaded_while_serving(tmp_path: Path)
     stopper.join()
     assert stopper.seen["frozen"] > 10_000
     assert gc.get_freeze_count() == 0
+
+
+def test_h6_a_signal_ends_a_start_that_waits_for_its_release(tmp_path: Path) -> None:
+    """Whoever sends it waits for no address that hangs; nothing has begun that would have to drain."""
+    log = tmp_path / "log"
+    with socket.create_server(("127.0.0.1", 0)) as nobody:  # whoever connects is never answered
+        nobody.settimeout(10)
+
+        def stop() -> None:
+            with nobody.accept()[0] as connection:
+                os.kill(os.getpid(), signal.SIGTERM)
+                connection.settimeout(10)
+                while connection.recv(65_536):  # until the other side gives up
+                    pass
+
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        release = f"http://127.0.0.1:{nobody.getsockname()[1]}/release.tar"
+        serve(Settings(release=release, port=0, admin_port=0, log_file=log, drain_seconds=600))
+        stopper.join()
+    assert [orjson.loads(line)["event"] for line in log.read_bytes().splitlines()] == ["stopping"]
 
 
 def test_h6_while_stages_start_the_routes_say_so_and_a_signal_ends_the_process(tmp_path: Path) -> None:

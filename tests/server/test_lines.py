@@ -11,20 +11,11 @@ import pytest
 
 from cascade.errors import StageOverloaded
 from cascade.server.app import public_app
-from cascade.telemetry.logs import configure_logging
 from cascade.testing.stages import ScriptedStage
 from tests.server.asgi import scope_of
 from tests.server.sidecar import BODIES, ROUTES, release_of, sidecar
 
 _FAIL_CLOSED: Final = {"x-request-timeout-ms": "0", "x-cascade-fail-closed": "1"}
-
-
-@pytest.fixture
-def log() -> io.BytesIO:
-    """Give what is logged."""
-    stream = io.BytesIO()
-    configure_logging("info", stream)
-    return stream
 
 
 def _line(log: io.BytesIO) -> dict[str, Any]:

@@ -39,7 +39,7 @@ async def test_a_rollout_is_started_promoted_and_aborted_over_http(tmp_path: Pat
         assert setup.traffic.share == 0.01
         refused = await served.admin.post("/rollout/promote", json={})
         assert refused.status_code == 409
-        assert refused.json()["error"] == "not shown yet: errors; with force it goes on all the same"
+        assert refused.json()["error"] == "not shown yet: errors; --force goes on all the same (over HTTP force: true)"
         promoted = await served.admin.post("/rollout/promote", json={"force": True})
         assert promoted.json()["share"] == setup.traffic.share == 0.25
         again = await served.admin.post("/rollout", json={"release": digest})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,8 @@ from cascade.rollout.history import KeptCandidate, KeptRelease, Remembered, Roll
 from cascade.rollout.store import ReleaseStore
 from cascade.server.rollout_start import StateWithStore, begun
 from cascade.server.settings import Settings
-from cascade.telemetry.logs import configure_logging
 from tests.rollout.bundles import last_good
 from tests.rollout.desk_fakes import release_data
-
-
-@pytest.fixture
-def log() -> io.BytesIO:
-    """Log into memory."""
-    stream = io.BytesIO()
-    configure_logging("info", stream)
-    return stream
 
 
 def _events(log: io.BytesIO) -> list[dict[str, Any]]:
@@ -173,6 +165,18 @@ async def test_an_address_that_does_not_answer_leaves_the_last_good_one(tmp_path
         await _start(_settings(tmp_path, release=nowhere))
     _left(tmp_path, "r0", seen=None)
     assert (await _start(_settings(tmp_path, release=nowhere, watch_release=True)))[0] == "r0"
+
+
+async def test_an_address_that_hangs_holds_no_start_up_where_something_is_kept(tmp_path: Path, log: io.BytesIO) -> None:
+    """Else who watches the start would end it before it had served, again and again."""
+    _left(tmp_path, "r0", seen=None)
+    with socket.create_server(("127.0.0.1", 0)) as nobody:  # whoever connects is never answered
+        address = f"http://127.0.0.1:{nobody.getsockname()[1]}/release.tar"
+        settings = _settings(tmp_path, release=address, watch_release=True)
+        async with begun(settings, {}, first_look_s=0.05) as start:
+            assert start.choices.bundle.loaded.release.release == "r0"
+    (event,) = [each for each in _events(log) if each["level"] == "error"]
+    assert event["why"] == "it was not there after 0.05 seconds; it is looked at again"
 
 
 def test_what_is_remembered_is_held_by_the_store(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ import yaml
 
 from cascade.calibration.artefact import artefact_digest
 from cascade.errors import ConfigError
-from cascade.rollout.activation import Refused
+from cascade.rollout.activation import ActivationStep, Refused
 from cascade.rollout.artefacts import artefact_name
-from cascade.rollout.bundle import build_bundle, sign_bundle
+from cascade.rollout.bundle import build_bundle, load_bundle, sign_bundle
 from cascade.rollout.desk import Desk
+from cascade.rollout.history import KeptCandidate, StateFile
+from cascade.rollout.judge import shown_before
 from cascade.rollout.shadow import GoldQueries
 from cascade.rollout.signing import make_keys, read_signing_key
 from cascade.rollout.store import ReleaseStore
@@ -30,7 +32,7 @@ from cascade.server.rollout_wiring import open_desk
 from cascade.server.service import Service
 from cascade.server.settings import Settings
 from tests.rollout.bundles import last_good
-from tests.rollout.desk_fakes import release_data
+from tests.rollout.desk_fakes import release_data, write_release
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,13 @@ async def test_an_uploaded_bundle_must_be_signed(tmp_path: Path) -> None:
         tars[name] = (plain, signed)
     settings = {"release": tars["r1"][1], "release_keys_file": tmp_path / "keys.pem"}
     async with _opened(tmp_path, **settings) as opened:
-        with pytest.raises(ConfigError, match="it is not signed"):
-            await opened.desk.put(tars["r2"][0].read_bytes())
+        for bundle, step, said in (
+            (tars["r2"][0].read_bytes(), ActivationStep.SIGNATURE, "it is not signed"),
+            (b"no tar", ActivationStep.READ, "uploaded"),
+        ):
+            with pytest.raises(Refused, match=said) as refused:
+                await opened.desk.put(bundle)
+            assert refused.value.step is step
         digest = await opened.desk.put(tars["r2"][1].read_bytes())
         assert (await opened.desk.start(digest, at_once=True))["stable"]["release"] == "r2"
 
@@ -170,3 +177,38 @@ async def test_the_end_gives_the_candidate_back_and_a_start_goes_on_with_it(tmp_
         assert (opened.service.traffic.stable.name, opened.service.traffic.share) == ("r1", 0.05)
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
+
+
+async def test_a_candidate_that_killed_its_process_twice_is_taken_back_with_what_it_had_shown(tmp_path: Path) -> None:
+    """The next start does not bring it in; the numbers that were kept of it are in the history."""
+    _bundle(tmp_path, "r2")
+    file = StateFile(tmp_path / "state")
+    async with _opened(tmp_path) as opened:
+        await opened.desk.start("r2")
+        await opened.desk.promote(force=True)
+        killed = file.read()
+    assert killed is not None
+    assert killed.candidate is not None
+    file.write(killed.model_copy(update={"candidate": killed.candidate.model_copy(update={"attempts": 2})}))
+    async with _opened(tmp_path) as opened:
+        loop = asyncio.create_task(opened.desk.run())
+        async with asyncio.timeout(20):
+            while opened.desk.status()["state"] != "rolled_back":  # noqa: ASYNC110 - it is another task that sets it
+                await asyncio.sleep(0.01)
+        assert (opened.service.traffic.stable.name, opened.service.traffic.candidate) == ("r1", None)
+        (told,) = [each for each in opened.desk.history() if each["what"] == "rolled_back"]
+        assert told["why"] == ["the process was killed 2 times in a row while it was activated or tried"]
+        assert {"late", "errors"} <= {each["name"] for each in told["evidence"]["guardrails"]}
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_of_a_candidate_whose_bundle_cannot_be_used_any_more_nothing_is_shown(tmp_path: Path, is_gone: bool) -> None:
+    """It is taken back all the same: gone, or of a serializer that this version does not know."""
+    stage = {"adapter": "tei", "url": "http://u.test", "model": "m", "engine": "tei/1.9"}
+    stable = write_release(tmp_path, "r1", depth=5, stages={"small": stage})
+    left = write_release(tmp_path, "r2", depth=5, stages={"small": stage | {"serializer": "unknown@9"}})
+    path = tmp_path / "gone.tar" if is_gone else left.path
+    kept = KeptCandidate(release="r2", digest=left.digest, path=str(path), asked_at="t")
+    assert shown_before(load_bundle(stable.path, {}).loaded.release, kept) == {"guardrails": []}

@@ -268,6 +268,49 @@ async def _begun_and_not_ended(*, gone: bool) -> tuple[int, dict[str, float]]:
     return sent[0]["status"], {name: n for name, n in faults.items() if n and "_created" not in name}
 
 
+def test_a_release_that_follows_another_is_at_its_level_whatever_it_sees_itself(lines: io.BytesIO) -> None:
+    """Not moved by its own waits, at once by the other's; by itself again it begins where it was, and one that is pinned stays."""
+    release, now = release_of(levels=LEVELS), [0.0]
+    pressures = [Pressure(lambda: now[0]) for _ in range(2)]
+    leader, led = (Stepping(release, each, lambda: now[0], metrics=None, soon=lambda call: None) for each in pressures)
+    decided: list[tuple[str, int]] = []
+    leader.changed = lambda level: decided.append(("leader", level))
+    led.changed = lambda level: decided.append(("led", level))
+    led.follow(leader)
+
+    def press(place: int, at: float) -> None:
+        for _ in range(10):
+            pressures[place].waited(500.0)
+        now[0] = at
+        (leader, led)[place].look()
+
+    press(1, 0.25)
+    assert decided == []
+    press(0, 0.5)
+    deep = leader.level
+    assert deep > 0
+    assert decided == [("leader", deep), ("led", deep)]
+    led.look()
+    assert (led.level, led.is_loaded, led.told()["why"], led.told()["forecast"]) == (
+        deep,
+        True,
+        leader.told()["why"],
+        None,
+    )
+    led.pin("normal")
+    assert (leader.level, led.level) == (deep, 0)
+    led.pin(None)
+    assert led.level == deep
+    led.follow(None)
+    assert (leader.level, led.level) == (deep, deep)  # what both shed is not taken up at once
+    for _ in range(25):
+        now[0] += 1.0
+        led.look()
+    assert (leader.level, led.level) == (deep, 0)
+    leader.pin("normal")
+    assert decided[-1] == ("leader", 0)
+
+
 async def test_in_mode_observe_what_is_scored_beside_answers_goes_first() -> None:
     """There are no levels, answers stay as they were, and it comes back after a hold."""
     release = release_of(mode="observe")

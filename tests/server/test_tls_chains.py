@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import ssl
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import trustme
@@ -24,6 +26,10 @@ from tests.telemetry.captured import captured_log
 
 _LIVE = b"GET /livez HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"
 _DAY: Final = r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4} GMT"
+
+
+def _told_in(log: io.BytesIO) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, log.getvalue().splitlines()) if line["event"] == "certificate chain"]
 
 
 def _settings(files: Files) -> Settings:
@@ -72,7 +78,7 @@ def _chains() -> dict[str, _Chain]:
 
 @pytest.mark.parametrize("how", _chains())
 def test_what_is_amiss_behind_a_certificate_is_told_and_served_all_the_same(tmp_path: Path, how: str) -> None:
-    """By the check of settings, and in the log where it comes with a renewal: each by its place and name, once."""
+    """By the check of settings, and in one line of the log where it comes with a renewal: each by its place and name."""
     tls = open_tls(_settings(issued(tmp_path, trustme.CA())), "public")
     assert tls is not None
     assert tls.chain_faults == []
@@ -81,11 +87,12 @@ def test_what_is_amiss_behind_a_certificate_is_told_and_served_all_the_same(tmp_
     with captured_log() as log:
         tls.look()
         tls.look()
-    lines = [line for line in map(json.loads, log.getvalue().splitlines()) if line["event"] == "certificate chain"]
-    assert [(line["level"], line["setting"], line["why"]) for line in lines] == [
-        ("warning", "tls_certificate_file", fault) for fault in told
-    ]
-    which = rf"tls_certificate_file {re.escape(str(tmp_path))}/tls\.crt: (certificate )?"
+    where = f"tls_certificate_file {tmp_path / 'tls.crt'}: "
+    line = {"level": "warning", "setting": "tls_certificate_file", "faults": len(told)}
+    line |= {"why": "; ".join(fault.removeprefix(where) for fault in told)}
+    line |= {"first_ends": datetime.fromtimestamp(tls.expires, UTC).isoformat()}
+    assert [{name: each[name] for name in line} for each in _told_in(log)] == ([line] if told else [])
+    which = rf"{re.escape(where)}(certificate )?"
     assert len(told) == len(chain.told)
     assert all(re.fullmatch(which + pattern, fault) for pattern, fault in zip(chain.told, told, strict=True))
     with public_listener(tls=tls) as public:
@@ -123,5 +130,32 @@ async def test_a_start_tells_what_is_amiss_behind_the_certificate_of_a_listener(
     with captured_log() as log:
         async with built_service(settings, {}, bundle=bundled()) as service:
             assert set(service.tls) == {"public"}
-    (line,) = [line for line in map(json.loads, log.getvalue().splitlines()) if line["event"] == "certificate chain"]
+    (line,) = _told_in(log)
     assert "certificate 3 (root) expired" in line["why"]
+
+
+@pytest.mark.parametrize("days", [90, -2])
+def test_a_hundred_authorities_behind_a_certificate_are_one_line_of_the_log(tmp_path: Path, days: float) -> None:
+    """As where a bundle stands there: the first of what is amiss, how much it is, and which date comes first."""
+    root = signer("root")
+    strangers = [signer(f"ca {number}", days=5 + number % 7, begins_in_days=-9).certificate for number in range(100)]
+    strangers[40] = signer("ca 40", days=min(days, 1), begins_in_days=-9).certificate
+    files = chained(tmp_path, root, strangers)
+    tls = open_tls(_settings(files), "public")
+    assert tls is not None
+    with captured_log() as log:
+        tls.tell()
+    (line,) = _told_in(log)
+    assert line["faults"] == len(tls.chain_faults) == 100 + (days < 0)
+    assert line["why"].startswith("certificate 2 (ca 0) has not issued the one before it; certificate 3 (ca 1)")
+    assert line["why"].endswith(f"; and {line['faults'] - 3} more")
+    assert datetime.fromisoformat(line["first_ends"]) == strangers[40].not_valid_after_utc
+
+
+def test_an_error_of_a_certificate_tells_no_hundred_of_those_behind_it(tmp_path: Path) -> None:
+    """The first few, and how many more."""
+    old = signer("root", days=-1, begins_in_days=-2)
+    behind = [old.certificate, *(signer(f"ca {number}").certificate for number in range(100))]
+    with pytest.raises(ConfigError, match=r"; and 99 more$") as refused:
+        check_tls(_settings(chained(tmp_path, old, behind)))
+    assert "has expired; certificate 2 (root) expired" in str(refused.value)

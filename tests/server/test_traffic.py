@@ -7,19 +7,30 @@ import io
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.routing import Route
 
+from cascade.decision import Ranking
 from cascade.errors import StageTimeout
 from cascade.guard.seat import Bounds
 from cascade.rollout.arms import place, unit_number
 from cascade.rollout.guardrails import Settled
+from cascade.server.app import public_app
+from cascade.server.dialects.base import Parsed
+from cascade.server.dialects.tei import TeiFormat
+from cascade.server.http import Answer
+from cascade.server.rerank import rerank_endpoint
+from cascade.server.routes import RerankRoute
 from cascade.telemetry.logs import configure_logging
 from cascade.testing.clock import run_virtual
 from cascade.types import Arm, Lane, Verdict
 from tests.recorded import Kept
+from tests.server.asgi import scope_of
 from tests.server.releases import TEXTS, Models, another, bundled, served, stage_of
 from tests.server.sidecar import BODIES, LEVELS, ROUTES, Sidecar
 
@@ -254,6 +265,72 @@ async def test_what_only_the_candidate_does_not_take_is_told_of_its_arm(limits: 
     assert metrics['cascade_arm_requests_total{arm="canary",outcome="refused"}'] == 1
 
 
+async def test_what_ends_in_a_fault_of_ours_is_told_of_its_arm() -> None:
+    """A candidate whose answers cannot be written down gets 500 out: guardrails must hear of it, else it would stay for ever."""
+    models = Models(broken={"score_of": lambda query, text: 10**400})  # no float has room for it
+    sidecar = served(models)
+    await _split(sidecar, stages={"small": stage_of("broken")}, escalation="none")
+    told: list[Settled] = []
+    sidecar.service.traffic.outcomes = told.append
+    answer = await sidecar.post("/rerank", BODIES["tei"]("kingfisher", TEXTS), {"x-cascade-unit": _CANARY})
+    assert answer.status_code == 500
+    assert told == [Settled(Arm.CANARY, _SALT, None, answered=False, unit=unit_number(place(_CANARY, _SALT)))]
+
+
+async def test_an_answer_that_cannot_be_written_is_told_as_a_fault_of_its_arm() -> None:
+    """The caller gets 500, whatever was decided."""
+
+    class Unwritable(TeiFormat):
+        def render(self, ranking: Ranking, parsed: Parsed) -> Answer:
+            raise ArithmeticError
+
+    sidecar = served()
+    await _split(sidecar)
+    told: list[Settled] = []
+    sidecar.service.traffic.outcomes = told.append
+    tei = Unwritable()
+    route = RerankRoute("/rerank", lambda body: tei, "", (tei,))
+    app = Starlette(routes=[Route("/rerank", rerank_endpoint(sidecar.service, route), methods=["POST"])])
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://sidecar.test") as client:
+        body = BODIES["tei"]("kingfisher", TEXTS)
+        answer = await client.post("/rerank", json=body, headers={"x-cascade-unit": _CANARY})
+    assert answer.status_code == 500
+    assert [(each.arm, each.answered) for each in told] == [(Arm.CANARY, False)]
+
+
+def test_a_caller_who_left_is_told_with_its_arm_and_how_long_it_waited() -> None:
+    """A slow candidate whose callers leave would else be judged by those that stayed; no request is counted as refused for it."""
+
+    async def play() -> tuple[list[Settled], dict[str, float]]:
+        sidecar = served(Models(small={"delay_ms": 500}))
+        await _split(sidecar)
+        told: list[Settled] = []
+        sidecar.service.traffic.outcomes = told.append
+        body = orjson.dumps(BODIES["tei"]("kingfisher", TEXTS))
+        messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            await asyncio.sleep(0.3 if len(messages) == 1 else 0.0)
+            return messages.pop()
+
+        async def send(message: Any) -> None:
+            """Send to nobody."""
+
+        await public_app(sidecar.service)(scope_of("/rerank", {"x-cascade-unit": _CANARY}), receive, send)
+        return told, await sidecar.metrics()
+
+    told, metrics = run_virtual(play())
+    unit = unit_number(place(_CANARY, _SALT))
+    (left,) = told
+    assert left == Settled(Arm.CANARY, _SALT, None, answered=False, unit=unit, left_after_ms=left.left_after_ms)
+    assert left.left_after_ms == pytest.approx(300.0)
+    assert metrics["cascade_abandoned_total"] == 1
+    assert metrics['cascade_arm_abandoned_total{arm="canary"}'] == 1
+    assert metrics['cascade_arm_abandoned_total{arm="stable"}'] == 0
+    assert metrics['cascade_arm_requests_total{arm="canary",outcome="refused"}'] == 0
+
+
 async def test_what_is_told_of_a_body_says_how_many_queries_and_whose_deadline() -> None:
     """Guardrails hold releases to the caller's deadline, and to costs by query."""
     sidecar = served()
@@ -292,6 +369,66 @@ def test_a_canary_that_waited_over_a_completion_is_a_canary_in_every_place() -> 
         assert [each.arm for each in told] == [Arm.CANARY, Arm.CANARY, Arm.STABLE]
         metrics = await sidecar.metrics()
         assert metrics['cascade_arm_requests_total{arm="canary",outcome="answered"}'] == 2
+
+    run_virtual(play())
+
+
+@pytest.mark.parametrize(
+    ("fields", "share", "level"),
+    [
+        ({}, 0.05, "degraded-1"),
+        ({}, 0.0, "normal"),  # it has no load of its own
+        ({"stages": {"small": stage_of("small"), "large": stage_of("large2")}}, 0.05, "normal"),
+    ],
+)
+async def test_releases_in_front_of_the_same_servers_shed_load_alike(
+    fields: dict[str, Any], share: float, level: str
+) -> None:
+    """Else one sheds for both, and guardrails hold its degraded answers against the other's; with servers of its own each has a load of its own."""
+    sidecar = served(bundle=bundled(levels=LEVELS))
+    traffic = sidecar.service.traffic
+    candidate = await _split(sidecar, share, levels=LEVELS, **fields)
+    traffic.stable.stepping.pin("degraded-1")
+    assert candidate.deciding().level.name == level
+    traffic.unsplit()
+    assert candidate.deciding().level.name == level  # what both shed is not taken up at once
+
+
+@pytest.mark.parametrize(("mode", "loaded"), [("observe", True), ("cascade", False)])
+async def test_what_is_scored_beside_answers_stops_by_the_load_of_a_candidate_that_alone_does_so(
+    mode: str, *, loaded: bool
+) -> None:
+    """Neither release has levels; one in mode observe has something to leave off all the same."""
+    sidecar = served()
+    candidate = await _split(sidecar, mode=mode)
+    for _ in range(10):
+        candidate.pressure.waited(500.0)
+    await asyncio.sleep(0)
+    candidate.stepping.look()
+    assert candidate.stepping.is_loaded is loaded
+
+
+def test_a_candidate_without_time_for_the_servers_of_both_steps_nobody_down() -> None:
+    """Its misses are of its budgets, not of load: the stable release is not degraded for them, nor are they shed unseen."""
+
+    async def play() -> None:
+        sidecar = served(Models(large={"delay_ms": 25}), bundle=bundled(levels=LEVELS))
+        traffic = sidecar.service.traffic
+        budgets = {"total_ms": 90, "small_ms": 30, "large_ms": 10, "reserve_ms": 7}
+        candidate = await _split(sidecar, levels=LEVELS, budgets=budgets)
+        for number in range(120):
+            await _ask(sidecar, f"user-{number}")
+        for release in traffic.releases:
+            release.stepping.look()
+        assert [release.stepping.level for release in traffic.releases] == [0, 0]
+        assert (await _ask(sidecar, _CANARY)).headers["x-cascade-degraded"] == "deadline_too_short"
+        assert "x-cascade-degraded" not in (await _ask(sidecar, _STABLE)).headers
+        traffic.activate(candidate)
+        await asyncio.sleep(1)
+        for number in range(120):
+            await _ask(sidecar, f"user-{number}")
+        traffic.stable.stepping.look()
+        assert traffic.stable.stepping.level > 0  # by itself again
 
     run_virtual(play())
 
@@ -463,26 +600,30 @@ async def test_the_level_that_an_operator_started_with_is_kept_to_by_what_comes_
     ] == [("next-2", "degraded-1")]
 
 
-async def test_each_release_steps_by_itself_and_all_are_told_of_the_queue() -> None:
+def test_each_release_steps_by_itself_and_all_are_told_of_the_queue() -> None:
     """The candidate's misses are its own, and its level is in no gauge of the stable one; waits are everybody's."""
-    models = Models(large2={"fails": StageTimeout})
-    sidecar = served(models, bundle=bundled(levels=LEVELS))
-    traffic = sidecar.service.traffic
-    stages = {"small": stage_of("small"), "large": stage_of("large2")}
-    candidate = await _split(sidecar, levels=LEVELS, stages=stages)
-    for number in range(120):
-        await _ask(sidecar, f"user-{number}")
-    for release in traffic.releases:
-        release.stepping.look()
-    assert traffic.stable.stepping.level == 0 < candidate.stepping.level
-    assert (await sidecar.metrics())["cascade_level"] == 0
-    assert (await sidecar.metrics())['cascade_level_steps_total{why="misses"}'] == 0
-    traffic.stable.pressure.look()
-    for _ in range(20):
-        traffic._waits.settled(*_waited(5000.0))
-    assert [release.pressure.look().min_wait_ms for release in traffic.releases] == [5000.0, 5000.0]
-    traffic.activate(candidate)
-    assert (await sidecar.metrics())["cascade_level"] == candidate.stepping.level
+
+    async def play() -> None:
+        models = Models(large2={"fails": StageTimeout})
+        sidecar = served(models, bundle=bundled(levels=LEVELS))
+        traffic = sidecar.service.traffic
+        stages = {"small": stage_of("small"), "large": stage_of("large2")}
+        candidate = await _split(sidecar, levels=LEVELS, stages=stages)
+        for number in range(120):
+            await _ask(sidecar, f"user-{number}")
+        for release in traffic.releases:
+            release.stepping.look()
+        assert traffic.stable.stepping.level == 0 < candidate.stepping.level
+        assert (await sidecar.metrics())["cascade_level"] == 0
+        assert (await sidecar.metrics())['cascade_level_steps_total{why="misses"}'] == 0
+        traffic.stable.pressure.look()
+        for _ in range(20):
+            traffic._waits.settled(*_waited(5000.0))
+        assert [release.pressure.look().min_wait_ms for release in traffic.releases] == [5000.0, 5000.0]
+        traffic.activate(candidate)
+        assert (await sidecar.metrics())["cascade_level"] == candidate.stepping.level
+
+    run_virtual(play())
 
 
 def _waited(wait_ms: float) -> Any:

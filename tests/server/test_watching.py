@@ -12,10 +12,13 @@ from typing import Any
 
 import orjson
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cascade.calibration.artefact import CalibrationArtefact, artefact_bytes, artefact_digest
+from cascade.calibration.certificate import certificate_bytes, parse_certificate
+from cascade.decision import Action
 from cascade.rollout.bundle import load_bundle
 from cascade.server.calibration_use import CalibrationState
 from cascade.server.watching import watch_stages
@@ -23,7 +26,6 @@ from cascade.stages.base import Observed
 from cascade.telemetry.logs import configure_logging
 from cascade.testing.clock import run_virtual
 from cascade.testing.stages import ScriptedStage
-from cascade.types import Action
 from tests.logs import logging_given_back
 from tests.rollout.arrange import artefact_for, stage_data, write_release
 from tests.server.releases import Models, another, served, stage_of
@@ -205,6 +207,41 @@ def test_weights_of_others_than_the_calibration_was_fitted_on_mean_the_safe_mode
             assert (await _ask(served))["degraded"] == degraded
         told = "small stage: weights: loaded from files of sha256 222222222222…, fitted on sha256 111111111111…"
         assert (await _state(served))["reasons"] == [told]
+
+    _logged(play())
+
+
+def _certify_weights(calibration: Path) -> None:
+    """Have the release name a certificate that tells the weights of the small stage."""
+    path = calibration.parent.parent / "policies" / "release.yaml"
+    known = parse_certificate((calibration.parent / "certificate.json").read_bytes(), path)
+    small = known.small.model_copy(update={"weights_sha256": "1" * 64})
+    data = certificate_bytes(known.model_copy(update={"small": small}))
+    (calibration.parent / "weights.json").write_bytes(data)
+    release = yaml.safe_load(path.read_text(encoding="utf-8"))
+    release["evidence"]["certificate"] = artefact_digest(data)
+    path.write_text(yaml.safe_dump(release), encoding="utf-8")
+
+
+@pytest.mark.parametrize("escalation", [{}, {"escalation": {"kind": "static", "top_m": 3}}])
+def test_weights_of_others_than_a_certificate_is_of_are_told_and_refuse_an_activation(
+    tmp_path: Path, escalation: dict[str, Any]
+) -> None:
+    """Nothing decides otherwise, also where no calibration is named: the evidence does not hold."""
+    told = "small stage: weights: loaded from files of sha256 222222222222…, fitted on sha256 111111111111…"
+
+    async def play() -> None:
+        small = ScriptedStage(_score, observed=replace(_AS_DECLARED, weights_sha256="2" * 64))
+        served = _serve(tmp_path, small=small, spoil=_certify_weights, **escalation)
+        stable = served.service.traffic.stable
+        assert (await _ask(served))["degraded"] == []
+        assert (await served.metrics())['cascade_evidence_mismatch{kind="certificate"}'] == 1
+        assert stable.evidence_faults == {"certificate": told}
+        assert stable.unlike() == [f"certificate, {told}"]
+        small.observed = replace(_AS_DECLARED, weights_sha256="1" * 64)
+        stable.settle()
+        assert (await served.metrics())['cascade_evidence_mismatch{kind="certificate"}'] == 0
+        assert (stable.evidence_faults, stable.unlike()) == ({}, [])
 
     _logged(play())
 

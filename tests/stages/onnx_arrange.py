@@ -14,11 +14,12 @@ from onnx import TensorProto, helper
 from cascade.guard.deadline import Deadline
 from cascade.policy.release import OnnxStage
 from cascade.stages.engine.workers import Workers
+from cascade.stages.graph.exact import exact_form
 from cascade.stages.onnx import OnnxReranker
 from cascade.text import Text
 from cascade.types import StageScores
 
-__all__ = ["DOCUMENTS", "QUERY", "constant_model", "onnx_spec", "score_with", "started"]
+__all__ = ["DOCUMENTS", "QUERY", "constant_model", "onnx_spec", "reranker", "score_with", "started"]
 
 QUERY = "how is a lighthouse kept"
 DOCUMENTS = [
@@ -36,10 +37,15 @@ def onnx_spec(folder: Path, **changes: Any) -> OnnxStage:
     return OnnxStage.model_validate({**fields, **changes})
 
 
+def reranker(spec: OnnxStage, pool: Workers, **more: Any) -> OnnxReranker:
+    """Return a stage that makes the exact form of attention in this process: the one that is begun for it costs seconds."""
+    return OnnxReranker("large", spec, pool, time.monotonic, **{"rewritten": exact_form} | more)
+
+
 @asynccontextmanager
-async def started(spec: OnnxStage, pool: Workers) -> AsyncIterator[OnnxReranker]:
+async def started(spec: OnnxStage, pool: Workers, **more: Any) -> AsyncIterator[OnnxReranker]:
     """Give a stage, loaded, and give it back at the end."""
-    stage = OnnxReranker("large", spec, pool, time.monotonic)
+    stage = reranker(spec, pool, **more)
     await stage.start()
     yield stage
     await stage.aclose()

@@ -7,6 +7,8 @@ import os
 import shutil
 import time
 import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from cascade.stages.onnx import OnnxReranker
 from cascade.stages.onnx_loaded import LoadedCrossEncoder
 from cascade.stages.probe import Probe, Verdict
 
-from .onnx_arrange import DOCUMENTS, constant_model, onnx_spec, score_with, started
+from .onnx_arrange import DOCUMENTS, constant_model, onnx_spec, reranker, score_with, started
 
 
 def _ran(stage: OnnxReranker) -> str | None:
@@ -38,12 +40,21 @@ def _ran(stage: OnnxReranker) -> str | None:
     return stage.observed.attention
 
 
+@asynccontextmanager
+async def _as_served(folder: Path, pool: Workers) -> AsyncIterator[OnnxReranker]:
+    """Give a stage of a model in a folder whose exact form is made in a process of its own."""
+    stage = OnnxReranker("large", onnx_spec(folder), pool, time.monotonic)
+    await stage.start()
+    yield stage
+    await stage.aclose()
+
+
 async def test_the_exact_form_runs_unless_it_is_turned_off_with_the_same_scores(
     cross_encoder: Path, pool: Workers
 ) -> None:
     """Bit for bit, by a stage that tells which of them it runs, and is the same to all that goes by its fingerprint."""
     with capture_logs() as lines:
-        async with started(onnx_spec(cross_encoder), pool) as stage:
+        async with _as_served(cross_encoder, pool) as stage:
             exact, ran, fingerprint = (await score_with(stage, DOCUMENTS)).scores, _ran(stage), stage.fingerprint
         async with started(onnx_spec(cross_encoder, attention="exported"), pool) as stage:
             exported, told = (await score_with(stage, DOCUMENTS)).scores, _ran(stage)
@@ -75,7 +86,7 @@ def _fast(path: Path) -> bytes:
 def test_what_is_known_of_scores_holds_whichever_form_runs(cross_encoder: Path, pool: Workers) -> None:
     """Kept scores and evidence of the one are those of the other: neither identity nor policy digest is another."""
     specs = [onnx_spec(cross_encoder, attention=form) for form in ("exact", "exported")]
-    stages = [OnnxReranker("large", spec, pool, time.monotonic) for spec in specs]
+    stages = [reranker(spec, pool) for spec in specs]
     said = (Observed(model="m", attention="exact"), Observed(model="m", attention="exported"))
     identities = {
         identity_of(spec, stage.fingerprint, each) for spec, stage, each in zip(specs, stages, said, strict=True)
@@ -90,7 +101,7 @@ async def test_one_differing_bit_and_the_exported_form_runs(cross_encoder: Path,
     async with started(onnx_spec(cross_encoder, attention="exported"), pool) as stage:
         exported = (await score_with(stage, DOCUMENTS)).scores
     loaded = LoadedCrossEncoder(onnx_spec(cross_encoder), rewritten=_fast)
-    stage = OnnxReranker("large", onnx_spec(cross_encoder), pool, time.monotonic, loaded=loaded)
+    stage = reranker(onnx_spec(cross_encoder), pool, loaded=loaded)
     with capture_logs() as lines:
         await stage.start()
         scores = [(await score_with(stage, DOCUMENTS)).scores for _ in range(2)]
@@ -134,7 +145,7 @@ async def test_a_form_that_cannot_be_run_leaves_the_exported_one(cross_encoder: 
     """As with an onnxruntime that lacks the operator: what was let go for it is loaded again."""
     loaded = LoadedCrossEncoder(onnx_spec(cross_encoder), rewritten=lambda path: b"no graph")
     assert loaded.why_exported is WhyExported.NOT_LOADED
-    stage = OnnxReranker("large", onnx_spec(cross_encoder), pool, time.monotonic, loaded=loaded)
+    stage = reranker(onnx_spec(cross_encoder), pool, loaded=loaded)
     await stage.start()
     assert None not in (await score_with(stage, DOCUMENTS)).scores
     await stage.aclose()
@@ -194,7 +205,7 @@ def test_pairs_longer_than_what_is_compared_run_the_exported_form(tmp_path: Path
     table.CopyFrom(numpy_helper.from_array(np.tile(numpy_helper.to_array(table), (4, 1)), table.name))
     places.CopyFrom(numpy_helper.from_array(np.arange(2048)[np.newaxis]))
     onnx.save(model, folder / "model.onnx")
-    assert LoadedCrossEncoder(onnx_spec(folder, max_length=1024)).why_exported is None
+    assert LoadedCrossEncoder(onnx_spec(folder, max_length=1024), rewritten=exact_form).why_exported is None
     assert LoadedCrossEncoder(onnx_spec(folder, max_length=1025)).why_exported is WhyExported.TOO_LONG
 
 
@@ -214,7 +225,7 @@ async def test_without_onnx_a_stage_serves_with_the_exported_form(
     """An installation from before it was part of the extra is slower, and the same otherwise."""
     (tmp_path / "onnx.py").write_text("raise ImportError\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    async with started(onnx_spec(cross_encoder), pool) as stage:
+    async with _as_served(cross_encoder, pool) as stage:
         assert None not in (await score_with(stage, DOCUMENTS)).scores
         assert _ran(stage) == f"exported: {WhyExported.NO_ONNX}"
 

@@ -7,6 +7,7 @@ import asyncio
 import httpx
 import pytest
 
+from cascade.decision import DegradedReason
 from cascade.errors import StageBreakerOpen, StageError, StageOverloaded, StageTimeout, StageTooLate
 from cascade.guard.deadline import Deadline
 from cascade.guard.events import GuardEvents
@@ -14,7 +15,7 @@ from cascade.stages.http import HttpReranker
 from cascade.stages.probe import probe
 from cascade.testing.clock import run_virtual
 from cascade.testing.upstream import FakeTei
-from cascade.types import BreakerState, DegradedReason
+from cascade.types import BreakerState
 
 from .arrange import running, score, tei_spec
 
@@ -175,6 +176,35 @@ def test_the_cost_tells_how_long_a_round_waited_for_room() -> None:
             first, second = await asyncio.gather(score(stage, "q", ["a"]), score(stage, "q", ["b"]))
             assert first.cost.room_ms is None
             assert second.cost.room_ms == pytest.approx(20)
+
+    run_virtual(play())
+
+
+def test_a_round_that_failed_tells_how_long_it_waited_for_room() -> None:
+    """Whether its time was over in the line, when it came to its turn, or as another of its calls had left; else None."""
+
+    async def play() -> None:
+        async with running(FakeTei(delay_ms=20), tei_spec(max_in_flight_texts=1)) as stage:
+            for _ in range(10):
+                await score(stage, "q", ["a"])
+            first = asyncio.create_task(score(stage, "q", ["a"]))
+            await asyncio.sleep(0)
+            in_line = await fails(stage, StageTimeout, within_ms=15)
+            assert (in_line.code, in_line.sent) == ("waiting_for_room", 0)
+            assert in_line.room_ms == pytest.approx(15)
+            await first
+            first = asyncio.create_task(score(stage, "q", ["a"]))
+            await asyncio.sleep(0)
+            at_its_turn = await fails(stage, StageTooLate, within_ms=30)
+            assert at_its_turn.room_ms == pytest.approx(20)
+            await first
+        async with running(FakeTei(hangs=True), tei_spec(max_in_flight_texts=1)) as stage:
+            with pytest.raises(StageTimeout) as half:
+                await score(stage, "q", ["a", "b"], within_ms=100)
+            assert (half.value.code, half.value.sent) == ("deadline", 1)
+            assert half.value.room_ms == pytest.approx(100)
+            alone = await fails(stage, StageTimeout)
+            assert (alone.sent, alone.room_ms) == (1, None)
 
     run_virtual(play())
 

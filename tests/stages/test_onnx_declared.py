@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +17,11 @@ from tokenizers import processors
 from cascade.errors import ConfigError, StageInvalidAnswer, StageUnreachable
 from cascade.policy.release import TokenBudget
 from cascade.stages.engine.workers import Workers, worker_pool
-from cascade.stages.onnx import OnnxReranker
 from cascade.stages.onnx_model import SessionOptions
 from cascade.types import ScoreSpace
 
 from .engine.arrange import until
-from .onnx_arrange import DOCUMENTS, constant_model, onnx_spec, score_with, started
+from .onnx_arrange import DOCUMENTS, constant_model, onnx_spec, reranker, score_with, started
 
 _LONG = "the keeper trims the lamp and writes in the log " * 12
 
@@ -145,7 +143,7 @@ def test_an_output_that_is_no_probability_is_refused_as_one(
 ) -> None:
     """A model that is said to score probabilities by itself must do so on fixed pairs."""
     folder = constant_model(tmp_path / "m", cross_encoder, [value], ["input_ids"])
-    stage = OnnxReranker("large", onnx_spec(folder, score_space="probability"), pool, time.monotonic)
+    stage = reranker(onnx_spec(folder, score_space="probability"), pool)
     if not refused:
         asyncio.run(stage.start())
         return
@@ -188,7 +186,7 @@ async def test_a_model_that_fails_is_an_invalid_answer(
     (folder / "tokenizer.json").write_bytes((cross_encoder / "tokenizer.json").read_bytes())
     faults: list[BaseException] = []
     spec = onnx_spec(folder, max_length=2048, attention="exported")
-    stage = OnnxReranker("large", spec, pool, time.monotonic, faults.append)
+    stage = reranker(spec, pool, count_fault=faults.append)
     await stage.start()
     with pytest.raises(StageInvalidAnswer, match="large: model_failed") as caught:
         await score_with(stage, ["lamp", "lamp " * 900])
@@ -209,10 +207,10 @@ def test_a_model_that_cannot_take_pairs_of_max_length_is_refused_at_load(
     model = onnx.load(cross_encoder / "model.onnx")
     onnx.save(model, folder / "model.onnx")
     (folder / "tokenizer.json").write_bytes((cross_encoder / "tokenizer.json").read_bytes())
-    asyncio.run(OnnxReranker("large", onnx_spec(folder, max_length=512), pool, time.monotonic).start())
+    asyncio.run(reranker(onnx_spec(folder, max_length=512), pool).start())
     told = r"^large: weights: the model fails on fixed pairs: Fail; it may not take max_length \(1024\) tokens: lower that setting"
     with pytest.raises(ConfigError, match=told):
-        asyncio.run(OnnxReranker("large", onnx_spec(folder, max_length=1024), pool, time.monotonic).start())
+        asyncio.run(reranker(onnx_spec(folder, max_length=1024), pool).start())
 
 
 async def test_giving_a_stage_back_ends_its_rounds(cross_encoder: Path) -> None:
@@ -235,8 +233,8 @@ def test_static_int8_is_refused_where_the_cpu_cannot(
 ) -> None:
     """Weights of that kind need instructions of their own; float32 weights do not."""
     monkeypatch.setattr("cascade.stages.embedded.cpu_instructions", lambda: frozenset(flags.split()))
-    asyncio.run(OnnxReranker("large", onnx_spec(cross_encoder), pool, time.monotonic).start())
-    stage = OnnxReranker("large", onnx_spec(cross_encoder, quantization="static-int8"), pool, time.monotonic)
+    asyncio.run(reranker(onnx_spec(cross_encoder), pool).start())
+    stage = reranker(onnx_spec(cross_encoder, quantization="static-int8"), pool)
     if not refused:
         asyncio.run(stage.start())
         return
@@ -254,7 +252,7 @@ def test_static_int8_is_refused_where_the_cpu_cannot(
 )
 async def test_session_options_move_no_score(cross_encoder: Path, pool: Workers, session: SessionOptions) -> None:
     """They are about speed: scores agree to rounding."""
-    other = OnnxReranker("large", onnx_spec(cross_encoder), pool, time.monotonic, session=session)
+    other = reranker(onnx_spec(cross_encoder), pool, session=session)
     await other.start()
     async with started(onnx_spec(cross_encoder), pool) as stage:
         scored = [(await score_with(each, DOCUMENTS)).scores for each in (stage, other)]

@@ -12,10 +12,11 @@ import pytest
 from cascade.errors import ConfigError
 from cascade.guard.deadline import Deadline
 from cascade.stages.engine.workers import worker_pool
+from cascade.stages.graph.exact import exact_form
 from cascade.stages.onnx import OnnxReranker
 from cascade.stages.onnx_loaded import LoadedCrossEncoder
 from cascade.text import Text
-from tests.stages.onnx_arrange import onnx_spec
+from tests.stages.onnx_arrange import onnx_spec, reranker
 
 _BATCHED: dict[str, Any] = {"batching": {"mode": "token-budget"}}
 _TEXTS = [Text("the keeper trims the lamp"), Text("bread"), Text("a lighthouse by the sea")]
@@ -36,14 +37,14 @@ async def test_stages_on_one_model_score_as_those_that_load_their_own(cross_enco
     folder = shutil.copytree(cross_encoder, tmp_path / "model")
     one, batched = onnx_spec(folder), onnx_spec(folder, **_BATCHED)
     with worker_pool(1) as pool:
-        own = await _scores(OnnxReranker("large", one, pool, time.monotonic))
-        for_one, for_batches = LoadedCrossEncoder(one), LoadedCrossEncoder(batched)
+        own = await _scores(reranker(one, pool))
+        for_one, for_batches = LoadedCrossEncoder(one, rewritten=exact_form), LoadedCrossEncoder(batched)
         (folder / "model.onnx").unlink()
-        shared = await _scores(OnnxReranker("large", one, pool, time.monotonic, loaded=for_one))
-        in_batches = await _scores(OnnxReranker("large", batched, pool, time.monotonic, loaded=for_batches))
+        shared = await _scores(reranker(one, pool, loaded=for_one))
+        in_batches = await _scores(reranker(batched, pool, loaded=for_batches))
         for spec, loaded in ((one, for_batches), (batched, for_one)):
             with pytest.raises(ValueError, match="for one pair a call, or for batches"):
-                OnnxReranker("large", spec, pool, time.monotonic, loaded=loaded)
+                reranker(spec, pool, loaded=loaded)
     assert shared == own
     assert len(own) == 3
     assert in_batches == pytest.approx(own, abs=1e-4)
@@ -60,6 +61,6 @@ def test_what_it_makes_of_fixed_pairs_is_measured_once(cross_encoder: Path) -> N
 async def test_a_stage_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     """With the whole path of its folder."""
     with worker_pool(1) as pool:
-        stage = OnnxReranker("large", onnx_spec(tmp_path), pool, time.monotonic)
+        stage = reranker(onnx_spec(tmp_path), pool)
         with pytest.raises(ConfigError, match=rf"^large: weights: model.onnx is not in {tmp_path}$"):
             await stage.start()

@@ -24,7 +24,7 @@ from cascade.text import Text
 from cascade.tokens import PAIR_OVERHEAD_TOKENS, estimate_tokens
 from tests.stages.arrange import score, stage_before, tei_spec
 from tests.stages.engine.arrange import SumModel, deadline_in, engine_of
-from tests.stages.onnx_arrange import constant_model, onnx_spec
+from tests.stages.onnx_arrange import constant_model, onnx_spec, reranker
 
 _TEXTS = ["the lamp", "the keeper trims the lamp " * 3, "the keeper trims the lamp " * 3, "log"]
 
@@ -50,9 +50,9 @@ async def _embedded(stage: OnnxReranker | EmbeddingReranker, *, texts: list[str]
 async def test_an_embedded_stage_measures_pairs_before_it_cuts_them(cross_encoder: Path, pool: Workers) -> None:
     """Of the same texts a short window leaves the lengths as they are, and reads more inputs."""
     wide, narrow = _Told(), _Told()
-    await _embedded(OnnxReranker("large", onnx_spec(cross_encoder), pool, time.monotonic, events=wide.events))
+    await _embedded(reranker(onnx_spec(cross_encoder), pool, events=wide.events))
     spec = onnx_spec(cross_encoder, max_length=16, windows={"most": 3, "overlap_tokens": 2})
-    await _embedded(OnnxReranker("large", spec, pool, time.monotonic, events=narrow.events))
+    await _embedded(reranker(spec, pool, events=narrow.events))
     (whole,), (cut,) = wide.read, narrow.read
     assert (whole.counted, whole.query_tokens) == (Counted.MEASURED, 4)
     assert sorted(whole.pair_tokens) == sorted(cut.pair_tokens)
@@ -64,11 +64,11 @@ async def test_an_embedded_stage_measures_pairs_before_it_cuts_them(cross_encode
 async def test_each_call_of_a_model_is_told_with_its_padding(cross_encoder: Path, pool: Workers) -> None:
     """One pair a call has none; in batches all inputs are run once, and equal lengths fill up nothing."""
     one, batched = _Told(), _Told()
-    await _embedded(OnnxReranker("large", onnx_spec(cross_encoder), pool, time.monotonic, events=one.events))
+    await _embedded(reranker(onnx_spec(cross_encoder), pool, events=one.events))
     assert [(each.inputs, each.padding) for each in one.ran] == [(1, 0)] * 4
     assert sum(each.tokens for each in one.ran) == sum(one.read[0].pair_tokens)
     spec = onnx_spec(cross_encoder, batching={"mode": "token-budget", "max_total_tokens": 4096, "max_wait_ms": 8})
-    await _embedded(OnnxReranker("large", spec, pool, time.monotonic, events=batched.events))
+    await _embedded(reranker(spec, pool, events=batched.events))
     assert sum(each.inputs for each in batched.ran) == 4
     assert sum(each.tokens for each in batched.ran) == sum(each.tokens for each in one.ran)
 
@@ -146,7 +146,7 @@ async def test_an_embedded_stages_calls_for_nobody_are_the_machines_and_not_the_
     """Batches tell how the cores are used, whoever has it; lengths are those of requests."""
     told = _Told()
     with aside():
-        await _embedded(OnnxReranker("large", onnx_spec(cross_encoder), pool, time.monotonic, events=told.events))
+        await _embedded(reranker(onnx_spec(cross_encoder), pool, events=told.events))
     assert told.read == []
     assert len(told.ran) == len(_TEXTS)
 
@@ -156,7 +156,7 @@ async def test_the_sidecars_own_questions_are_none_of_the_traffic(cross_encoder:
     told = _Told()
     with own_calls():
         assert await _http(FakeTei()) == []
-        await _embedded(OnnxReranker("large", onnx_spec(cross_encoder), pool, time.monotonic, events=told.events))
+        await _embedded(reranker(onnx_spec(cross_encoder), pool, events=told.events))
     assert told.read == []
 
 
@@ -167,7 +167,7 @@ async def test_pairs_of_a_model_that_answers_no_numbers_are_not_told(
     told = _Told()
     folder = constant_model(tmp_path / "m", cross_encoder, [math.nan], ["input_ids"])
     with pytest.raises(StageInvalidAnswer):
-        await _embedded(OnnxReranker("large", onnx_spec(folder), pool, time.monotonic, events=told.events))
+        await _embedded(reranker(onnx_spec(folder), pool, events=told.events))
     assert told.read == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -107,8 +108,15 @@ def _spans_in(body: bytes) -> Iterator[Taken]:
                 )
 
 
+def _scheme_of(server: ThreadingHTTPServer, tls: ssl.SSLContext | None) -> str:
+    if tls is None:
+        return "http"
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
+    return "https"
+
+
 @contextmanager
-def collecting(collector: Collector | None = None) -> Iterator[Collector]:
+def collecting(collector: Collector | None = None, *, tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
     """Give a collector that listens on a free port."""
     found = collector or Collector()
 
@@ -148,9 +156,10 @@ def collecting(collector: Collector | None = None) -> Iterator[Collector]:
             """Say nothing of clients that went away."""
 
     server = Server(("127.0.0.1", 0), Handler)
+    scheme = _scheme_of(server, tls)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
-    found.url = f"http://127.0.0.1:{server.server_address[1]}"
+    found.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
     try:
         yield found
     finally:

@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cascade.types import Action, Arm, Decision, DegradedReason, Dialect, Estimates, Level, Round, StageCost, StageName
+from cascade.decision import Action, Decision, DegradedReason, Estimates, Level, Round
+from cascade.types import Arm, Dialect, StageCost, StageName
 
 __all__ = ["COST", "decision", "decisions", "round_of"]
 

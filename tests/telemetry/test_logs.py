@@ -11,9 +11,10 @@ import orjson
 import pytest
 from hypothesis import given, settings
 
+from cascade.decision import Decision, DegradedReason
 from cascade.telemetry.logs import configure_logging, decision_record, get_logger, log_decision, note
 from cascade.text import Text
-from cascade.types import Decision, DegradedReason, StageName
+from cascade.types import StageName
 from tests.telemetry.captured import captured_log
 from tests.telemetry.decisions import decision, decisions, round_of
 
@@ -156,9 +157,10 @@ def test_a_record_holds_the_decisions_values() -> None:
 def test_a_round_that_timed_out_as_it_waited_says_how_long() -> None:
     """Where it is known; the other costs of such a round are not."""
     fields: dict[str, Any] = {"outcome": "stage_timeout", "code": "deadline", "scored": 0, "cost": None}
-    told = decision_record(decision(rounds=(round_of(queue_ms=49.87654, **fields), round_of(**fields))))["rounds"]
-    assert [set(item) - _ROUND_KEYS for item in told] == [{"queue_ms"}, set()]
-    assert told[0]["queue_ms"] == 49.877
+    waited = (round_of(queue_ms=49.87654, **fields), round_of(room_ms=12.34567, **fields), round_of(**fields))
+    told = decision_record(decision(rounds=waited))["rounds"]
+    assert [set(item) - _ROUND_KEYS for item in told] == [{"queue_ms"}, {"room_ms"}, set()]
+    assert (told[0]["queue_ms"], told[1]["room_ms"]) == (49.877, 12.346)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cascade import __version__
 from cascade.cache.store import LostReason, WriteDrop
+from cascade.decision import Action, Decision, DegradedReason
 from cascade.rollout.activation import ActivationStep
 from cascade.rollout.guardrails.names import GuardrailName
 from cascade.rollout.shadow.outcome import ShadowOutcome
@@ -23,11 +24,8 @@ from cascade.telemetry.record_log import DropReason
 from cascade.telemetry.trace_log import SpanDrop
 from cascade.telemetry.work import Counted
 from cascade.types import (
-    Action,
     Arm,
     BreakerState,
-    Decision,
-    DegradedReason,
     Denied,
     Dialect,
     Exclusion,
@@ -138,6 +136,7 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     },
     "cascade_arm_requests": {"arm": _ARMS, "outcome": {"answered", "refused"}},
     "cascade_arm_late": {"arm": _ARMS},
+    "cascade_arm_abandoned": {"arm": _ARMS},
     "cascade_arm_degraded": {"arm": _ARMS},
     "cascade_arm_duration_seconds": {"arm": _ARMS},
     "cascade_arm_large_pairs": {"arm": _ARMS},
@@ -149,6 +148,8 @@ _LABELS: Mapping[str, Mapping[str, set[str]]] = {
     "cascade_activations": {"outcome": {"swapped", "aborted", *ActivationStep}},
     "cascade_rollouts": {"outcome": {"completed", "rolled_back", "aborted", "refused"}},
     "cascade_rollout_state_unkept": {},
+    "cascade_desired_unusable": {},
+    "cascade_start_passed_over": {},
 }
 """Every metric, with every value that each of its labels may have."""
 
@@ -339,6 +340,19 @@ def test_a_round_that_timed_out_as_it_waited_counts_as_waiting_for_all_of_its_ti
     assert _value(metrics, "cascade_stage_compute_seconds_count", stage="small") == 0
 
 
+def test_a_round_that_failed_counts_its_wait_for_room() -> None:
+    """Also where it never left: else a line that everything times out in would look like no line."""
+    metrics = Metrics()
+    fields: dict[str, Any] = {"outcome": "stage_timeout", "scored": 0, "cost": None, "elapsed_ms": 50.0}
+    metrics.observe(decision(rounds=(round_of(sent=0, code="waiting_for_room", room_ms=50.0, **fields),)))
+    metrics.observe(decision(rounds=(round_of(code="deadline", room_ms=30.0, queue_ms=20.0, **fields),)))
+    for name, seconds, count in (("room", 0.08, 2), ("queue", 0.02, 1)):
+        assert _value(metrics, f"cascade_stage_{name}_seconds_sum", stage="small") == pytest.approx(seconds)
+        assert _value(metrics, f"cascade_stage_{name}_seconds_count", stage="small") == count
+    assert _value(metrics, "cascade_stage_seconds_sum", stage="small") == pytest.approx(0.1)
+    assert _value(metrics, "cascade_stage_seconds_count", stage="small") == 2
+
+
 def test_a_round_that_was_never_sent_is_counted_and_not_timed() -> None:
     """A deadline too short for a call must not make the stage look fast."""
     metrics = Metrics()
@@ -399,7 +413,7 @@ def test_an_arm_counts_its_decided_requests_its_late_and_degraded_ones_and_their
         if dict(labels)["arm"] == "canary"
     }
     assert told == {
-        "requests_total": 1, "late_total": 1, "degraded_total": 1, "duration_seconds_count": 2,
+        "requests_total": 1, "abandoned_total": 0, "late_total": 1, "degraded_total": 1, "duration_seconds_count": 2,
         "duration_seconds_sum": pytest.approx(0.2005), "large_pairs_total": 2, "candidates_total": 14,
     }  # fmt: skip
     assert _value(metrics, "cascade_arm_requests_total", arm="canary", outcome="refused") == 1

@@ -202,48 +202,6 @@ def test_connections_are_kept_between_batches(collector: Collector) -> None:
     export.close()
 
 
-def test_nobody_there_is_not_exported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collector that refuses connections, within the time that a batch has."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
-    with pytest.raises(NotExported) as raised:
-        open_export("http://127.0.0.1:9", {}).export(_spans())
-    assert raised.value.why == "ConnectionError"
-
-
-def test_a_collector_that_hangs_costs_a_batch_its_time(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then it is dropped."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
-    collector.hangs = True
-    with pytest.raises(NotExported) as raised:
-        open_export(collector.url, {}).export(_spans())
-    assert raised.value.why == "ReadTimeout"
-
-
-def test_an_answer_that_never_ends_costs_a_batch_its_time(
-    collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each byte of it comes in time, and the whole does not: it is given up before the collector ends it."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
-    collector.trickles = True
-    with pytest.raises(NotExported) as raised:
-        open_export(collector.url, {}).export(_spans())
-    assert raised.value.why == "ReadTimeout"
-    assert not collector.let_go.is_set()
-
-
-def test_headers_that_never_end_cost_a_batch_its_time(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte of them comes in time: given up before the collector ends them, and the next batch leaves as ever."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
-    collector.trickles_head = True
-    export = open_export(collector.url, {})
-    with pytest.raises(NotExported) as raised:
-        export.export(_spans())
-    assert raised.value.why == "ReadTimeout"
-    assert not collector.let_go.is_set()
-    collector.trickles_head = False
-    assert export.export(_spans()) == 0
-
-
 @pytest.mark.parametrize(
     ("variables", "told"),
     [

@@ -276,8 +276,10 @@ def test_an_exchange_that_fails_leaves_the_journal(opened: Opened, tmp_path: Pat
     assert _ids([tmp_path / "r.parquet", tmp_path / "r.open.jsonl"]) == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("away", [Path.unlink, lambda path: path.rename(path.with_name("elsewhere"))])
-def test_a_journal_that_another_took_away_is_begun_anew(opened: Opened, tmp_path: Path, away: Any) -> None:
+@pytest.mark.parametrize(
+    "away", [Path.unlink, lambda path: path.rename(path.with_name("elsewhere")), lambda path: path.write_bytes(b"")]
+)
+def test_a_journal_that_another_took_away_or_cut_short_is_begun_anew(opened: Opened, tmp_path: Path, away: Any) -> None:
     """What was in it is whoever's took it; no Parquet file is made of it."""
     clock = opened.clock
     file = opened()

@@ -104,8 +104,14 @@ def test_a_record_over_the_size_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert _lines(path) == ["head", "2"]
 
 
-@pytest.mark.parametrize("away", [Path.unlink, lambda path: path.rename(path.with_name("elsewhere"))])
-def test_a_file_that_another_took_away_is_made_anew(tmp_path: Path, away: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize(
+    "away",
+    [Path.unlink, lambda path: path.rename(path.with_name("elsewhere")), lambda path: path.write_bytes(b"")],
+    ids=["removed", "moved", "cut short"],
+)
+def test_a_file_that_another_took_away_or_cut_short_is_begun_anew(
+    tmp_path: Path, away: Callable[[Path], object]
+) -> None:
     """What rotates logs from outside finds the next record in a new file, with its head."""
     path = tmp_path / "r.jsonl"
     file = _file(path)
@@ -330,7 +336,8 @@ class _Aging:
         raise OSError
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Fail, as a disk does that was taken away."""
+        raise OSError
 
 
 @pytest.mark.parametrize(("fails", "faults"), [(None, 0), (OSError(), 0), (ImportError(), 1)])

@@ -65,6 +65,15 @@ def test_the_trace_of_a_decision_has_a_column_and_no_place_in_the_line_of_one_wi
     assert [each.get("trace_id", "none") for each in back] == ["none", "0af7651916cd43dd8448eb211c80319c"]
 
 
+def test_a_line_from_before_outcomes_were_told_comes_back_without_one(tmp_path: Path) -> None:
+    """As a row of columns."""
+    told = orjson.loads(every_record()[0].line)
+    del told["outcome"]
+    line = orjson.dumps(told)
+    assert "line" not in row_of(line)
+    assert orjson.loads(line_of(row_of(line))) == told
+
+
 def test_columns_are_for_those_who_read_no_lines(tmp_path: Path) -> None:
     """Times are times, scores lists, signals a map; a head tells its release."""
     lines = _lines()

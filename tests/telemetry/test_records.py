@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cascade.decision import DegradedReason
 from cascade.policy.release import parse_release
 from cascade.telemetry.records import FORMAT, KEY_CHECK, Assignment, Decided, RecordFormat, Source, is_sampled
 from cascade.testing.calibration import scripted_calibration
@@ -88,6 +89,36 @@ def test_a_head_says_what_the_scores_depend_on() -> None:
     ]
     ids = {orjson.loads(other.record(_DECIDED, _AT).head)["id"] for other in others}
     assert len(ids | {identity}) == 5
+
+
+def test_a_head_tells_what_servers_said_when_the_request_was_decided() -> None:
+    """By the time that the record is made its stage may be closed, and say nothing any more."""
+    scorers: dict[str, Any] = {"small": {"stage": "small", "fingerprint": {"model": "m"}, "observed": {"version": "1"}}}
+    make = _format(scorers=lambda: dict(scorers)).making(_DECIDED, _AT)
+    scorers["small"] = scorers["small"] | {"observed": None}
+    assert orjson.loads(make().head)["scorers"]["small"]["observed"] == {"version": "1"}
+
+
+@pytest.mark.parametrize(
+    ("fail_closed", "fallback", "degraded", "outcome"),
+    [
+        (False, "original-order", ("stage_timeout",), "answered"),
+        (True, "original-order", ("stage_timeout",), "refused"),
+        (False, "error", ("stage_timeout",), "refused"),
+        (True, "error", (), "answered"),
+    ],
+)
+def test_a_line_tells_whether_an_error_stood_in_place_of_the_answer(
+    fail_closed: bool, fallback: str, degraded: tuple[str, ...], outcome: str
+) -> None:
+    """Where the caller wanted that of a degraded answer, or the release."""
+    decided = replace(
+        _DECIDED,
+        request=replace(_REQUEST, fail_closed=fail_closed),
+        release=parse_release(release_data(fallback=fallback)),
+        decision=replace(_DECIDED.decision, degraded=tuple(map(DegradedReason, degraded))),
+    )
+    assert _line(decided)["outcome"] == outcome
 
 
 def test_a_line_names_its_head_and_says_everything_by_position() -> None:

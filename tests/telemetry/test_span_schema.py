@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cascade.decision import DegradedReason
 from cascade.telemetry.span_schema import ATTRIBUTES, SPANS, Attribute, Kind, SpanName, Value, admitted
-from cascade.types import DegradedReason, StageName
+from cascade.types import StageName
 
 _GOOD: dict[Kind, Value] = {Kind.WORD: "word", Kind.WORDS: ("a", "b"), Kind.COUNT: 3, Kind.MS: 1.5, Kind.FLAG: True}
 

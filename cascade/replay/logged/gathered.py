@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from cascade.decision import DegradedReason
 from cascade.errors import ConfigError
 from cascade.replay.logged.deciding import Decider, Taken, is_faithful, taken
 from cascade.replay.logged.estimate import LARGEST_WEIGHT
@@ -17,7 +18,7 @@ from cascade.replay.logged.features import features_of
 from cascade.replay.logged.shadowed import Shadowed, shadowed
 from cascade.replay.logged.sources import SplitRelease, check_scorers, is_recorded, left_out, shares_at
 from cascade.replay.record_lines import DecisionLine, HeadLine, Lines, Unread
-from cascade.types import DegradedReason, QueryClass
+from cascade.types import QueryClass
 
 __all__ = ["LEAST_SHARE", "ArmCount", "Gathered", "Row", "Support", "gather_logged"]
 

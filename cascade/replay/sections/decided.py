@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade.decision import Action
 from cascade.replay.policy import Played
-from cascade.types import Action
 
 __all__ = ["ACTIONS", "columns", "told"]
 

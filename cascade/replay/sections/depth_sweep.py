@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade.decision import Action
 from cascade.metrics import recall_rows
 from cascade.policy.depth_rules import FixedDepth
 from cascade.replay.actions import depths_within, quality_rows
@@ -21,7 +22,6 @@ from cascade.replay.question import Question
 from cascade.replay.report import split
 from cascade.replay.sections.means import mean_figures
 from cascade.replay.serving import served_orders
-from cascade.types import Action
 
 __all__ = ["columns", "told"]
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade.decision import Action
 from cascade.replay import baselines
 from cascade.replay.columns import FloatArray
 from cascade.replay.economics import STAGES, Work
@@ -18,7 +19,6 @@ from cascade.replay.question import Question
 from cascade.replay.report import split
 from cascade.replay.sections.means import mean_figures
 from cascade.replay.sweep import Metric, Sweep
-from cascade.types import Action
 
 __all__ = ["columns", "told", "work_of"]
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade.decision import Action
 from cascade.replay.columns import FloatArray
 from cascade.replay.policy import Played
 from cascade.replay.regret import Regret, largest_cause
 from cascade.replay.report import number
 from cascade.replay.sections.decided import ACTIONS
-from cascade.types import Action
 
 __all__ = ["MOST", "Facts", "columns", "told"]
 

@@ -62,6 +62,7 @@ class ArmComparison:
         self._stable_sums, self._canary_sums = list(_ZEROS), list(_ZEROS)
         self._stable_told, self._canary_told = list(_ZEROS), list(_ZEROS)
         self.stable_answers = self.canary_answers = self.warm_answers = 0
+        self._stable_left = self._canary_left = 0
         self._units = UnitSpread()
         self._failed: set[int] = set()
         self._looked: dict[int, int] = {}
@@ -72,7 +73,10 @@ class ArmComparison:
         return bool(self._failed)
 
     def stable(self, observed: Observed) -> None:
-        """Take an answer of the stable release."""
+        """Take an answer of the stable release, or count a caller who left before it."""
+        if observed.left:
+            self._stable_left += 1
+            return
         self.stable_answers += 1
         self._stable_new += 1
         self._units.stable(observed)
@@ -89,7 +93,13 @@ class ArmComparison:
             self._pair()
 
     def canary(self, observed: Observed) -> None:
-        """Take an answer of the canary. The first ones may be late or degraded: they are left out of these two."""
+        """Take an answer of the canary, or count a caller who left before it.
+
+        The first answers may be late or degraded: they are left out of these two.
+        """
+        if observed.left:
+            self._canary_left += 1
+            return
         self.canary_answers += 1
         self._canary_new += 1
         sums = self._canary_sums
@@ -148,6 +158,13 @@ class ArmComparison:
         if self._units.is_exceeded(place, limit, factor):
             self._failed.add(place)
 
+    def who_left(self) -> str:
+        """Return what to say of callers who left before the canary's answer, nothing where there were none."""
+        if not self._canary_left:
+            return ""
+        of_stable = f"{self._stable_left} of {self._stable_left + self.stable_answers}"
+        return f"; {self._canary_left} callers of it left before theirs, of the stable release {of_stable}"
+
     def told(self) -> Iterator[Told]:
         """Return what each guardrail says that is not switched off."""
         for place, (name, limit, wager) in enumerate(zip(_NAMES, self._limits, self._wagers, strict=True)):
@@ -202,7 +219,7 @@ class ArmComparison:
         return least_to_pass(limit, self._alphas[1])
 
     def state(self) -> dict[str, Any]:
-        """Return all of it as plain data, but what is known of units: of that a restart begins anew."""
+        """Return all of it as plain data, but what is known of units and who left: of that a restart begins anew."""
         return {
             "wagers": [None if wager is None else wager.state() for wager in self._wagers],
             "new": [self._stable_new, self._canary_new, self._warm_new],

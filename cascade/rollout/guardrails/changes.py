@@ -15,8 +15,8 @@ __all__ = ["Changes", "changes"]
 class Changes:
     """What is not the same. The names are those of `RolloutController`'s arguments.
 
-    ``large_changed``: the stable large stage cannot judge the candidate's order, since there is none or the candidate
-    has another. ``small_changed``: the small stages do not score alike. ``depth_changed`` and ``escalation_changed``:
+    ``large_changed``: the stable large stage cannot judge the candidate's order, since there is none, it orders lists or
+    the candidate has another. ``small_changed``: the small stages do not score alike. ``depth_changed`` and ``escalation_changed``:
     other candidates are sent to a stage, so that its best score may be another although it scores as before.
     """
 
@@ -30,7 +30,9 @@ def changes(stable: Release, candidate: Release) -> Changes:
     """Compare two releases. Raises ConfigError for a serializer that does not exist."""
     mine, theirs = stable.stages, candidate.stages
     return Changes(
-        large_changed=mine.large is None or (theirs.large is not None and not _alike(mine.large, theirs.large)),
+        large_changed=mine.large is None
+        or mine.large.orders
+        or (theirs.large is not None and not _alike(mine.large, theirs.large)),
         small_changed=mine.small is None or theirs.small is None or not _alike(mine.small, theirs.small),
         depth_changed=(stable.depth, stable.history, stable.limits.max_candidates, stable.mode)
         != (candidate.depth, candidate.history, candidate.limits.max_candidates, candidate.mode),

@@ -32,16 +32,16 @@ class DriftEvidence:
     def stable(self, observed: Observed) -> None:
         """Take an answer of the stable release."""
         if self._small is not None and observed.small_top is not None:
-            self._small.stable(observed.small_top)
+            self._small.stable(observed.small_top, observed.unit)
         if self._large is not None and observed.large_top is not None:
-            self._large.stable(observed.large_top)
+            self._large.stable(observed.large_top, observed.unit)
 
     def canary(self, observed: Observed) -> None:
         """Take an answer of the canary."""
         if self._small is not None and observed.small_top is not None:
-            self._small.canary(observed.small_top)
+            self._small.canary(observed.small_top, observed.unit)
         if self._large is not None and observed.large_top is not None:
-            self._large.canary(observed.large_top)
+            self._large.canary(observed.large_top, observed.unit)
 
     def look(self) -> None:
         """Compare where there is enough."""
@@ -96,4 +96,4 @@ def _why(watch: DriftWatch) -> str:
         case GuardrailVerdict.PASS:
             return f"the scores were alike at {watch.looked_at} of each release"
         case GuardrailVerdict.INCONCLUSIVE:
-            return f"the scores differ at {watch.looked_at} of each release, and no more than chance may do"
+            return f"the scores differ at {watch.looked_at} of each release, and no more than chance or units of traffic may do"

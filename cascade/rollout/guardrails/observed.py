@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cascade.decision import Decision, DegradedReason
 from cascade.errors import ConfigError
 from cascade.policy.level_bounds import most_pairs
 from cascade.policy.release import Prices, Release
 from cascade.rollout.guardrails.settled import Settled
-from cascade.types import Arm, Decision, DegradedReason, StageName
+from cascade.types import SCORING, Arm, StageName
 
 __all__ = ["Observed", "Pricing", "observed_of", "pricings"]
 
@@ -45,13 +46,14 @@ def _dearest(release: Release) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One decided request of an arm.
+    """One request of an arm.
 
     ``late``: it left after its deadline. ``error``: it was not answered with an order, or with first-stage order
     because of a fault of ours. ``fallback``: the answer is degraded. ``escalated_share``: pairs sent to the large stage
     over candidates, [0, 1]. ``cost``: in [0, 1], by `Pricing`. ``small_top`` and ``large_top``: the best raw score of a
-    stage, None where it scored nothing. ``unit`` tells units of traffic apart, None where that is not known. Raises
-    ConfigError for a share that is none.
+    stage, None where it scored nothing. ``unit`` tells units of traffic apart, None where that is not known.
+    ``left``: there is no answer, as the caller left before it was late; nothing else is known. Raises ConfigError for a share that
+    is none.
     """
 
     arm: Arm
@@ -63,6 +65,7 @@ class Observed:
     small_top: float | None = None
     large_top: float | None = None
     unit: int | None = None
+    left: bool = False
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.escalated_share <= 1.0 and 0.0 <= self.cost <= 1.0):
@@ -77,10 +80,13 @@ def observed_of(settled: Settled, pricing: Pricing, within_ms: float) -> Observe
     mean of them.
     """
     decision = settled.decision
+    if settled.left_after_ms is not None:
+        is_late = settled.left_after_ms > within_ms and not settled.states_deadline
+        return Observed(settled.arm, late=is_late, left=not is_late, unit=settled.unit)
     if decision is None:
         return Observed(settled.arm, error=True, unit=settled.unit)
     deadline_ms = decision.deadline_ms if settled.states_deadline else min(decision.deadline_ms, within_ms)
-    small, large = (_sent(decision, stage) for stage in (StageName.SMALL, StageName.LARGE))
+    small, large = (_sent(decision, stage) for stage in SCORING)
     return Observed(
         arm=settled.arm,
         late=decision.total_ms > deadline_ms,

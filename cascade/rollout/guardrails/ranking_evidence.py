@@ -18,8 +18,8 @@ class RankingEvidence:
     """Wager on ranking losses in [-1, 1], above 0 where the candidate is worse.
 
     A pass gathers over all steps: load does not change an order. Harm is asked anew at each step, so that evidence of
-    an early step does not stand against what a later one shows. ``decides`` is false where these losses cannot tell
-    harm from another, better order; then it says neither, and ``why`` it cannot. Where most of what could have been a
+    an early step does not stand against what a later one shows. ``cannot`` is why these losses cannot tell
+    harm from another, better order, None where they can; then it says neither, and that. Where most of what could have been a
     pair is left out, ``why`` says what became of it: else a step would wait for evidence without a word.
     """
 
@@ -54,14 +54,19 @@ class RankingEvidence:
         return self._step.count
 
     @property
+    def decides(self) -> bool:
+        """Tell whether these losses can tell harm; where they cannot, there may be none at all."""
+        return self._cannot is None
+
+    @property
     def has_failed(self) -> bool:
         """Tell whether harm is shown."""
-        return self._cannot is None and self._step.shows_harm
+        return self.decides and self._step.shows_harm
 
     @property
     def verdict(self) -> GuardrailVerdict:
         """Return what is shown."""
-        if self._cannot is not None:
+        if not self.decides:
             return GuardrailVerdict.INCONCLUSIVE
         if self._step.shows_harm:
             return GuardrailVerdict.FAIL

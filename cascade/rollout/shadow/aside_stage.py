@@ -178,6 +178,12 @@ class AsideStages:
         """Return the stages of a release as those use them whom nobody waits for."""
         return {name: self._one_cached(stage) for name, stage in stages.items()}
 
+    def anew(self, stages: Mapping[StageName, Stage]) -> dict[StageName, Stage]:
+        """Return them with nothing that is kept of their scores: what judges an answer must not be what made it."""
+        return {
+            name: self._one(stage.inner if isinstance(stage, CachedStage) else stage) for name, stage in stages.items()
+        }
+
     def _one_cached(self, stage: Stage) -> Stage:
         """Return the stage as it is used aside. What is kept of its scores is asked before its server is."""
         return stage.aside(self._one(stage.inner)) if isinstance(stage, CachedStage) else self._one(stage)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from cascade.decision import Decision, DegradedReason, Ranking
 from cascade.guard.deadline import Deadline
 from cascade.pipeline import Pipeline
 from cascade.rollout.shadow.aside_stage import AsideStages
 from cascade.telemetry.records import Assignment
-from cascade.types import Decision, DegradedReason, Ranking, Request
+from cascade.types import Request
 
 __all__ = ["decide_aside", "is_as_planned"]
 

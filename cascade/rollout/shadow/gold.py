@@ -11,7 +11,7 @@ import orjson
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
-from cascade.calibration.artefact import broken_rule
+from cascade.calibration.broken_rules import broken_rule
 from cascade.errors import ConfigError
 from cascade.policy.frozen import Frozen
 from cascade.text import Text

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from cascade.decision import Ranking
 from cascade.guard.deadline import Clock, Deadline
 from cascade.pipeline import Pipeline
 from cascade.rollout.arms import place
@@ -15,7 +16,6 @@ from cascade.rollout.shadow.deciding import decide_aside, is_as_planned
 from cascade.rollout.shadow.gold import GoldQueries, GoldQuery
 from cascade.rollout.shadow.outcome import ShadowOutcome
 from cascade.rollout.shadow.silver import ranking_loss
-from cascade.types import Ranking
 
 __all__ = ["GoldRun"]
 

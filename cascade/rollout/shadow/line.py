@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from cascade.decision import Decision
 from cascade.policy.rollout_rules import ShadowRules
 from cascade.rollout.shadow.outcome import ShadowOutcome
 from cascade.telemetry.records import Assignment
 from cascade.text import Text
-from cascade.types import Decision, Request
+from cascade.types import Request
 
 __all__ = ["Line", "Waiting", "bytes_of"]
 

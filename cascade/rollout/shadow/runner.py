@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from cascade.decision import Ranking
 from cascade.guard.deadline import Clock, Deadline
 from cascade.pipeline import Pipeline
 from cascade.pipeline.rounds import Rounds
@@ -18,7 +19,7 @@ from cascade.rollout.shadow.outcome import ShadowOutcome
 from cascade.rollout.shadow.sampling import is_shadowed
 from cascade.rollout.shadow.silver import ranking_loss, score_silver
 from cascade.telemetry.records import Assignment
-from cascade.types import Ranking, Request, StageName
+from cascade.types import Request, StageName
 
 __all__ = ["ShadowRunner"]
 
@@ -164,7 +165,7 @@ class ShadowRunner:
             return ShadowOutcome.CANDIDATE_DEGRADED
         if self._paused():
             return ShadowOutcome.PAUSED
-        stages = self._stages.of(self._stable().every_stage)
+        stages = self._stages.anew(self._stable().every_stage)
         if StageName.LARGE not in stages or stages[StageName.LARGE].is_listwise:
             return ShadowOutcome.NO_LARGE_STAGE
         # What was answered counts: a caller who asked for three documents saw no fourth.

@@ -52,7 +52,7 @@ class Tags:
 
     def _read(self) -> dict[str, object]:
         try:
-            known = orjson.loads(read_bounded(self.folder / _NAME, _LARGEST))
+            known = orjson.loads(read_bounded(self.folder / _NAME, _LARGEST, plain=True))
         except (ConfigError, orjson.JSONDecodeError):
             return {}
         return known if isinstance(known, dict) else {}

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cascade.decision import Ranking
 from cascade.errors import RequestError
 from cascade.server.http import Answer
-from cascade.types import Dialect, Ranking, Request
+from cascade.types import Dialect, Request
 
 __all__ = ["DialectFormat", "Options", "Parsed"]
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, FailFast, Field, StrictStr
 
+from cascade.decision import Ranking
 from cascade.errors import RequestError, RequestFault
 from cascade.server.dialects.base import Options, Parsed
 from cascade.server.dialects.first_stage import FirstStage, candidates_of, refuse_excess
@@ -26,7 +27,7 @@ from cascade.server.http import (
     validate,
 )
 from cascade.text import Text
-from cascade.types import Dialect, Ranking, Request
+from cascade.types import Dialect, Request
 
 __all__ = ["InfinityAnswer", "InfinityError", "InfinityFormat", "InfinityRequest", "InfinityRequestFault"]
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, FailFast, Field, FiniteFloat, StrictBool, StrictInt, StrictStr
 
+from cascade.decision import Ranking
 from cascade.errors import RequestError, RequestFault
 from cascade.server.dialects.base import Options, Parsed
 from cascade.server.dialects.first_stage import CandidateScores, present_scores, refuse_many_channels
@@ -24,7 +25,7 @@ from cascade.server.http import (
 )
 from cascade.telemetry.logs import decision_record
 from cascade.text import Text
-from cascade.types import LOWEST_PRIORITY, Candidate, Dialect, Ranking, Request
+from cascade.types import LOWEST_PRIORITY, Candidate, Dialect, Request
 
 __all__ = ["NativeAnswer", "NativeError", "NativeFormat", "NativeRequest"]
 

@@ -9,6 +9,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, FailFast, Field, RootModel, StrictBool, StrictStr
 
 from cascade import __version__
+from cascade.decision import Ranking
 from cascade.errors import RequestError, RequestFault
 from cascade.policy.merge import logit
 from cascade.policy.release import Release
@@ -26,7 +27,7 @@ from cascade.server.http import (
     validate,
 )
 from cascade.text import Text
-from cascade.types import Dialect, Ranking, Request
+from cascade.types import Dialect, Request
 
 __all__ = ["TeiAnswer", "TeiError", "TeiFormat", "TeiRequest", "info"]
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AliasChoices, BaseModel, Field
 
+from cascade.decision import Ranking
 from cascade.errors import RequestError, RequestFault
 from cascade.policy.release import Release
 from cascade.server.dialects.base import Options, Parsed
@@ -28,7 +29,7 @@ from cascade.server.dialects.vllm_fields import (
 )
 from cascade.server.http import Answer, answer_headers, deadline_from, fail_closed_from, refuse_too_many, validate
 from cascade.text import Text
-from cascade.types import Dialect, Ranking, Request
+from cascade.types import Dialect, Request
 
 __all__ = ["VllmAnswer", "VllmFormat", "VllmRequest", "models"]
 

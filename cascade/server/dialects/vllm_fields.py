@@ -7,13 +7,14 @@ from typing import Annotated, Any, Final, TypedDict
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, StrictStr
 
+from cascade.decision import Decision, RankedCandidate
 from cascade.errors import RequestError, RequestFault
 from cascade.policy.merge import logit
 from cascade.server.dialects.base import Options
 from cascade.server.dialects.first_stage import FirstStage
 from cascade.server.fields import ignored_fields
 from cascade.text import Text
-from cascade.types import LOWEST_PRIORITY, Decision, RankedCandidate
+from cascade.types import LOWEST_PRIORITY
 
 __all__ = [
     "Flat",

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import orjson
 from pydantic import BaseModel, Field
 
+from cascade.decision import Ranking
 from cascade.errors import RequestError, RequestFault
 from cascade.server.dialects.base import Options, Parsed
 from cascade.server.dialects.first_stage import candidates_of, refuse_excess
@@ -28,7 +29,7 @@ from cascade.server.dialects.vllm_fields import (
 )
 from cascade.server.http import Answer, answer_headers, deadline_from, fail_closed_from, refuse_too_many, validate
 from cascade.text import Text
-from cascade.types import Dialect, Ranking, Request
+from cascade.types import Dialect, Request
 
 __all__ = ["SPELLINGS", "VllmScoreAnswer", "VllmScoreFormat", "VllmScoreRequest"]
 

@@ -33,7 +33,7 @@ async function ask(path, key) {
     cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(PATIENCE_MS),
   });
   const now = Date.parse(answer.headers.get("date") ?? "");
-  if (Number.isFinite(now) && Math.abs(Date.now() - now) > 2000) skew = Date.now() - now;
+  if (Number.isFinite(now)) skew = Math.abs(Date.now() - now) > 2000 ? Date.now() - now : 0;
   if (answer.ok) return answer.json();
   const told = await answer.json().catch(() => ({}));
   throw new Turned(answer.status, String(told.error ?? `status ${answer.status}`));

@@ -49,11 +49,11 @@ function guardrails(rollout, history) {
     return [guardrailTable(`The candidate against the stable release, at step ${(rollout.step ?? 0) + 1}`, rollout.guardrails), within(rollout)];
   }
   const last = history.find((each) => each.evidence?.guardrails?.length);
-  const ended = { rolled_back: "rolled back", aborted: "aborted", completed: "completed" };
+  const ended = { rolled_back: "rolled back", aborted: "aborted", replaced: "replaced", completed: "completed" };
   if (!rollout.candidate && last && Object.hasOwn(ended, last.what)) {
     return guardrailTable(`${last.release}, as it stood when it was ${ended[last.what]}`, last.evidence.guardrails);
   }
-  return el("p", { class: "absent" }, "Nothing is compared: no candidate has traffic.");
+  return el("p", { class: "absent" }, "Nothing is compared: no candidate is tried, or it has no guardrail.");
 }
 
 function within(rollout) {

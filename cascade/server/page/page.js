@@ -87,6 +87,7 @@ function askForKey(why) {
   key = null;
   keepKey(null);
   mark = null;
+  forgetShown();
   at("main").hidden = true;
   at("trouble").hidden = true;
   at("forget").hidden = true;
@@ -94,6 +95,15 @@ function askForKey(why) {
   at("wrong").textContent = why;
   tellLive("lost", "waits for a key");
   at("key").focus();
+}
+
+// What a key showed goes with it.
+function forgetShown() {
+  for (const place of shown.keys()) place.replaceChildren();
+  shown.clear();
+  document.title = "Rollout";
+  at("process").textContent = "";
+  at("told").textContent = "";
 }
 
 function tellLive(kind, words) {
@@ -111,22 +121,20 @@ at("ask").addEventListener("submit", (event) => {
   }
   at("wrong").textContent = "";
   key = given;
-  look();
+  pause(false);
 });
 
-at("forget").addEventListener("click", () => {
-  for (const place of shown.keys()) place.replaceChildren();
-  shown.clear();
-  askForKey("");
-});
+at("forget").addEventListener("click", () => askForKey(""));
 
-at("pause").addEventListener("click", () => {
-  isPaused = !isPaused;
+at("pause").addEventListener("click", () => pause(!isPaused));
+
+function pause(wanted) {
+  isPaused = wanted;
   at("pause").setAttribute("aria-pressed", String(isPaused));
   at("pause").textContent = isPaused ? "Go on" : "Pause";
   if (isPaused) tellLive("lost", "paused");
   else look();
-});
+}
 
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden) look();

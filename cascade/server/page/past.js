@@ -1,6 +1,6 @@
 // What happened, latest first.
 
-const HAPPENED = { rolled_back: "bad", refused: "bad", aborted: "warn", completed: "good" };
+const HAPPENED = { rolled_back: "bad", refused: "bad", aborted: "warn", replaced: "warn", completed: "good" };
 
 function past(history) {
   if (!history.length) return el("p", { class: "absent" }, "Nothing happened yet.");

@@ -39,15 +39,18 @@ function steps(rollout) {
 
 function standing(rollout) {
   const gone = ["rolled_back", "refused", "aborted", "replaced"].includes(rollout.state) ? rollout.refused : null;
+  const again = gone && rollout.desired?.digest === gone.digest ? rollout.desired.tried_again_at : null;
   const card = el("div", { class: `card standing ${KINDS[rollout.state] ?? ""}` },
     el("p", { class: "state" }, el("span", { class: `chip ${KINDS[rollout.state] ?? ""}` }, STATES[rollout.state] ?? name(rollout.state))),
     el("h2", {}, headline(rollout)),
     el("p", {}, under(rollout)),
     gone ? [el("p", { class: "soft" }, clock(gone.at)), list(gone.why)] : null,
+    again ? el("p", {}, "It is tried again at ", clock(again)) : null,
     steps(rollout),
     rollout.waits_for.length ? [el("h3", {}, "The step waits for"), list(rollout.waits_for)] : null,
   );
-  return card;
+  const unkept = rollout.state_fault;
+  return [card, unkept ? alertBox("bad", el("strong", {}, "The state of rollouts cannot be kept: "), name(unkept), ". A restart goes on from what was kept last.") : null];
 }
 
 function announced(rollout) {

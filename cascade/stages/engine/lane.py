@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, Final
 
-from cascade.errors import StageTimeout
+from cascade.errors import NO_TIME, StageTimeout
 from cascade.stages.engine.batching import Batching, bucket_of
 from cascade.stages.engine.round import NotRun, Round, Unit
 
@@ -181,7 +181,7 @@ class Lane:
         if self._keeps_parts or _AT_LEAST * round_.tokens_left * token_s / self._threads <= left_s:
             return None
         self._spent_s *= _HOPE
-        return NotRun(StageTimeout, "no_time")
+        return NotRun(StageTimeout, NO_TIME)
 
     def _sweep(self) -> None:
         """Take out what is queued of rounds that are over: behind more urgent work its turn may never come."""

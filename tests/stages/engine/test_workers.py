@@ -15,7 +15,7 @@ from cascade.errors import StageOverloaded
 from cascade.stages.engine.round import NotRun
 from cascade.stages.engine.workers import worker_pool
 from cascade.stages.onnx import OnnxReranker
-from tests.stages.onnx_arrange import onnx_spec
+from tests.stages.onnx_arrange import onnx_spec, reranker
 
 from .arrange import SumModel, deadline_in, engine_of, run_on, score_of, until
 
@@ -103,7 +103,7 @@ async def test_a_stage_whose_loading_was_given_up_leaves_nothing_behind(
 
     monkeypatch.setattr(OnnxReranker, "_load", slowly)
     with worker_pool(1) as one:
-        stage = OnnxReranker("large", onnx_spec(cross_encoder), one, time.monotonic)
+        stage = reranker(onnx_spec(cross_encoder), one)
         starting = asyncio.create_task(stage.start())
         await asyncio.to_thread(loading.wait)
         starting.cancel()
