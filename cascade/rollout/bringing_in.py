@@ -56,8 +56,9 @@ class BringingIn(Generic[Release]):
     async def run(self, kept: KeptCandidate, *, wanted: Callable[[], bool] = lambda: True) -> None:
         """Activate a release; a candidate before it is taken back first. Raises Refused.
 
-        ``wanted`` is asked when its turn comes; where it tells no, nothing is begun, nor written down. That it began is kept beforehand: a process that ends meanwhile knows of it when it starts again, and one that
-        was killed too often with it does not try it once more.
+        ``wanted`` is asked when its turn comes; where it tells no, nothing is begun, nor written down. That it began is
+        kept beforehand: a process that ends meanwhile knows of it when it starts again, and one that was killed too often
+        with it does not try it once more.
         """
         async with self._one:
             if not wanted():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -19,25 +18,13 @@ from cascade.telemetry.otlp import OtelExport, open_export
 from cascade.telemetry.span_schema import SCHEMA, Attribute, SpanName
 from cascade.telemetry.spans import Span, child
 from cascade.telemetry.trace_log import NotExported
-from tests.telemetry.collector import Collector, collecting
+from tests.telemetry.collector import Collector
 from tests.telemetry.traces import Traces
 
 _PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    for name in [name for name in os.environ if name.startswith("OTEL_")]:
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    """Give a collector that takes everything."""
-    with collecting() as found:
-        yield found
+pytestmark = pytest.mark.usefixtures("no_otel_variables")
 
 
 def _spans() -> list[Span]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,20 +19,7 @@ from tests.certificates import issued
 from tests.telemetry.collector import Collector, collecting
 from tests.telemetry.traces import Traces
 
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    for name in [name for name in os.environ if name.startswith("OTEL_")]:
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    """Give a collector that takes everything."""
-    with collecting() as found:
-        yield found
+pytestmark = pytest.mark.usefixtures("no_otel_variables")
 
 
 def _spans() -> list[Span]:
